@@ -1,0 +1,46 @@
+"""The methods by name. What a method needs is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+from posterity.errors import unknown
+from posterity.settings import Settings
+
+
+class Method(NamedTuple):
+    """How a method is made: a class, its settings, and what sets it apart from others of the same class."""
+
+    summary: str
+    agent: str  # module:Class, called with (spec, settings, tasks, **fixed)
+    settings: str  # module:Class
+    fixed: dict[str, Any]
+
+    def settings_type(self) -> type[Settings]:
+        """The class of its settings."""
+        return _load(self.settings)
+
+    def agent_type(self) -> Any:
+        """The class of its agent."""
+        return _load(self.agent)
+
+
+_BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings")
+
+METHODS = {
+    "blrl": Method("Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", *_BLRL, {}),
+    "boss": Method("best of sampled set: the same agent with a fixed prior, no transfer", *_BLRL, {"transfer": False}),
+}
+
+
+def method(name: str) -> Method:
+    """The method called `name`."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
+
+
+def _load(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)

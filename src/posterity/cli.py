@@ -1,0 +1,67 @@
+"""The command `posterity`: arguments in, one function called, one line out.
+
+Nothing is imported before it is known what was asked for, so `--help` answers at once. A command is a function of the
+remaining arguments that returns the exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from posterity import __version__
+from posterity.errors import UserError, unknown
+
+COMMANDS = {
+    "demo": ("posterity.commands.running:demo", "a tour of a minute or two on a laptop, ending in a report"),
+    "families": ("posterity.commands.listing:families", "the families of tasks; --show NAME draws one"),
+    "methods": ("posterity.commands.listing:methods", "the learners"),
+    "presets": ("posterity.commands.listing:presets", "where the settings of a run start from"),
+    "run": ("posterity.commands.running:run", "learn a stream of tasks"),
+    "resume": ("posterity.commands.running:resume", "go on with a run that was stopped"),
+    "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
+    "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),
+}
+DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """The program. Exit codes: 0 done, 2 something only the user can mend, 130 interrupted."""
+    words = list(sys.argv[1:] if args is None else args)
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        print(f"posterity: {error}", file=sys.stderr)
+        return USER_ERROR
+    except BrokenPipeError:  # whoever read our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"posterity: {error.strerror or error}{where}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("posterity: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return DONE
+    if words[0] in ("-V", "--version"):
+        print(f"posterity {__version__}")
+        return DONE
+    if words[0] not in COMMANDS:
+        raise unknown("command", words[0], COMMANDS)
+    module, _, function = COMMANDS[words[0]][0].partition(":")
+    return getattr(importlib.import_module(module), function)(words[1:])
+
+
+def _overview() -> str:
+    lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
+    head = "posterity: what was learned of earlier tasks is the prior for the next one."
+    usage = "usage: posterity COMMAND [options]    posterity COMMAND --help    posterity --version"
+    return "\n".join([head, "", usage, "", *lines])

@@ -1,0 +1,110 @@
+"""`posterity families | methods | presets`: what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from posterity.agents import METHODS
+from posterity.commands.arguments import parse, terminal
+from posterity.experiment.config import PRESETS, preset_table
+from posterity.families import FAMILIES, family_type
+from posterity.types import Key
+
+BUDGET = ("tasks", "iterations", "steps")
+
+
+@dataclass(frozen=True)
+class FamiliesArgs:
+    """The families of tasks."""
+
+    show: str | None = None
+    """Draw tasks of this family."""
+    tasks: int = 1
+    """How many tasks to draw."""
+    seed: int = 0
+    """Whose stream to draw from."""
+    json: bool = False
+    """Machine-readable."""
+
+
+@dataclass(frozen=True)
+class ListArgs:
+    """Lists what there is."""
+
+    json: bool = False
+    """Machine-readable."""
+
+
+def families(args: Sequence[str]) -> int:
+    """Lists the families, or draws tasks of one."""
+    asked: FamiliesArgs = parse(FamiliesArgs, args, "families")
+    if asked.show is not None:
+        draw_tasks(asked.show, asked.seed, asked.tasks, terminal())
+        return 0
+    facts = []
+    for name in FAMILIES:
+        kind = family_type(name)
+        spec, budget = kind().spec, preset_table(name)["paper"]
+        size = {"states": spec.states, "actions": spec.actions}
+        facts.append({"name": name, "summary": kind.summary} | size | {part: budget[part] for part in BUDGET})
+    _show(facts, asked.json)
+    return 0
+
+
+def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:
+    """Pictures of the first tasks of a family's stream."""
+    family = family_type(name)()
+    for task in family.tasks(Key.of(seed).fold("stream"), tasks):
+        console.print(f"{name}, seed {seed}, task {task.index + 1}")
+        console.print(family.draw(task) + "\n", markup=False)
+
+
+def methods(args: Sequence[str]) -> int:
+    """Lists the methods."""
+    asked: ListArgs = parse(ListArgs, args, "methods")
+    _show([{"name": name, "summary": method.summary} for name, method in METHODS.items()], asked.json)
+    return 0
+
+
+def presets(args: Sequence[str]) -> int:
+    """Lists the presets of every family."""
+    asked: ListArgs = parse(ListArgs, args, "presets")
+    facts = []
+    for family in FAMILIES:
+        for preset in PRESETS:
+            table = preset_table(family)[preset]
+            other = {name: value for name, value in table.items() if name not in BUDGET}
+            facts.append(
+                {"family": family, "preset": preset}
+                | {part: table[part] for part in BUDGET}
+                | {"other settings": other if asked.json else _flat(other)}
+            )
+    _show(facts, asked.json)
+    return 0
+
+
+def _flat(table: dict[str, Any], before: str = "") -> str:
+    """Nested settings as the flags that would set them."""
+    parts = [
+        _flat(value, f"{before}{name}.") if isinstance(value, dict) else f"{before}{name} = {value}"
+        for name, value in table.items()
+    ]
+    return ", ".join(parts)
+
+
+def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(list(facts), indent=1))
+        return
+    table = Table()
+    for name, value in facts[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    for fact in facts:
+        table.add_row(*(str(value) for value in fact.values()))
+    Console().print(table)

@@ -1,0 +1,51 @@
+"""`posterity report`: tables and figures of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from posterity.commands.arguments import parse, span, terminal
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """Table, CSV and figures of one run or several, side by side."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """The folders of the runs."""
+    out: Path | None = None
+    """Folder for the report; default: `report` in the first run's folder."""
+    tasks: str = "1-"
+    """Which tasks, counted from 1: 51-300, or 51- for all from 51 on."""
+    early: int = 3
+    """Iterations that count as the beginning, and as the end, of a task."""
+    epsilon: float = 0.5
+    """Value lost below which a policy counts as optimal, in runs that were probed."""
+
+
+def report(args: Sequence[str]) -> int:
+    """Writes a report."""
+    asked: ReportArgs = parse(ReportArgs, args, "report")
+    out = asked.out or asked.folders[0] / "report"
+    write_report(asked.folders, out, asked.tasks, asked.early, terminal(), asked.epsilon)
+    return 0
+
+
+def write_report(
+    folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = 0.5
+) -> None:
+    """Writes a report into `out`, shows its table and says where the files are."""
+    first, last = span(tasks)
+    from posterity.report.report import make_report  # matplotlib: only once the arguments are known to be good
+    from posterity.report.tables import View, terminal
+
+    view = View(first, last, early)
+    made = make_report(folders, out, view, epsilon)
+    Console().print(terminal(made.rows, view))
+    for path in made.files:
+        console.print(str(path))

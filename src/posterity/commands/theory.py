@@ -1,0 +1,175 @@
+"""`posterity theory coin | radius | complexity | transfer`: the paper's theory, run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from posterity.commands.arguments import parse, terminal, typed
+from posterity.commands.reporting import write_report
+from posterity.commands.running import compare, next_folder
+from posterity.errors import UserError, unknown
+from posterity.tabular import theory as results
+
+
+def theory(args: Sequence[str]) -> int:
+    """One of the four."""
+    if not args or args[0] in ("-h", "--help"):
+        print("usage: posterity theory QUESTION [options]    posterity theory QUESTION --help\n")
+        print("\n".join(f"  {name:<11} {(function.__doc__ or '').strip()}" for name, function in QUESTIONS.items()))
+        return 0
+    if args[0] not in QUESTIONS:
+        raise unknown("question", args[0], QUESTIONS)
+    return QUESTIONS[args[0]](args[1:])
+
+
+@dataclass(frozen=True)
+class CoinArgs:
+    """How often a fair coin must be flipped before the posterior is near the truth, by prior."""
+
+    total: int = 10
+    """n1 + n2, the weight of the prior."""
+    epsilon: float = 0.1
+    """How near: heads likelihood within epsilon of one half."""
+    delta: float = 0.3
+    """Posterior mass allowed to be farther away."""
+    json: bool = False
+    """Machine-readable."""
+
+
+def coin(args: Sequence[str]) -> int:
+    """Flips a fair coin needs, for each prior (the paper's coin example)."""
+    asked: CoinArgs = parse(CoinArgs, args, "theory coin")
+    rows = results.coin_table(asked.total, asked.epsilon, asked.delta)
+    if asked.json:
+        facts = [{"prior": [row.heads, row.tails], "flips": row.exact, "printed_in_paper": row.printed} for row in rows]
+        print(json.dumps({"epsilon": asked.epsilon, "delta": asked.delta, "table": facts}, indent=1))
+        return 0
+    table = Table(title=f"Smallest B, epsilon {asked.epsilon:g}, delta {asked.delta:g}")
+    for name in ("prior (n1, n2)", "exact", "printed in the paper"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        printed = "" if row.printed is None else str(row.printed)
+        table.add_row(f"({row.heads}, {row.tails})", str(row.exact), printed)
+    Console().print(table)
+    return 0
+
+
+@dataclass(frozen=True)
+class RadiusArgs:
+    """The prior-mass radius d_pi of a Dirichlet prior for a true row of probabilities."""
+
+    prior: tuple[float, ...]
+    """Dirichlet parameters of the prior."""
+    truth: tuple[float, ...]
+    """True probabilities, one per parameter."""
+    samples: int = 20000
+    """Monte Carlo draws, for more than two outcomes."""
+    json: bool = False
+    """Machine-readable."""
+
+
+def radius(args: Sequence[str]) -> int:
+    """How far a Dirichlet prior is from a truth: d_pi of Proposition 4.2."""
+    asked: RadiusArgs = parse(RadiusArgs, args, "theory radius")
+    value = float(results.prior_mass_radius(asked.prior, asked.truth, samples=asked.samples))
+    exact = len(asked.prior) == 2
+    if asked.json:
+        known = value if value < float("inf") else None
+        print(json.dumps({"prior": asked.prior, "truth": asked.truth, "radius": known, "exact": exact}))
+    else:
+        print(f"d_pi = {value:.5f} ({'exact' if exact else f'{asked.samples} draws'})")
+    return 0
+
+
+@dataclass(frozen=True)
+class ComplexityArgs:
+    """Lemma 4.3 and Proposition 4.4: what a prior-mass radius means for observations and steps."""
+
+    radius: float
+    """d_pi, the prior-mass radius."""
+    epsilon: float = 0.5
+    """Accuracy: L1 distance of a row (Lemma 4.3), value lost (Proposition 4.4)."""
+    delta: float = 0.1
+    """Chance of failure."""
+    rho: float = 0.1
+    """Posterior mass allowed to be farther away than epsilon."""
+    states: int | None = None
+    """S, for the step bound."""
+    actions: int | None = None
+    """A, for the step bound."""
+    gamma: float = 0.95
+    """Discount, for the step bound."""
+    json: bool = False
+    """Machine-readable."""
+
+
+def complexity(args: Sequence[str]) -> int:
+    """Observations of a pair (Lemma 4.3) and steps of a task (Proposition 4.4), given d_pi."""
+    asked: ComplexityArgs = parse(ComplexityArgs, args, "theory complexity")
+    if (asked.states is None) != (asked.actions is None):
+        raise UserError("The step bound needs both --states and --actions")
+    facts: dict[str, float | str | None] = {
+        "lemma_4_3_order": _or_why(
+            lambda: results.concentration_order(asked.radius, asked.epsilon, asked.delta, asked.rho)
+        ),
+        "proposition_4_2_observations": _or_why(
+            lambda: results.concentration_bound(asked.radius, asked.epsilon, asked.delta, asked.rho)
+        ),
+    }
+    if asked.states is not None and asked.actions is not None:
+        numbers = {"epsilon": asked.epsilon, "delta": asked.delta, "gamma": asked.gamma}
+        bound = results.step_bound(asked.states, asked.actions, asked.radius, **numbers)
+        facts |= {f"proposition_4_4_{name}": value for name, value in bound._asdict().items()}
+    if asked.json:
+        print(json.dumps(facts, indent=1))
+    else:
+        for name, value in facts.items():
+            print(f"{name.replace('_', ' ')}: {f'{value:.6g}' if isinstance(value, float) else value}")
+    return 0
+
+
+def _or_why(bound: Callable[[], float]) -> float | str:
+    """The bound, or why it says nothing here: another of the bounds asked for may still."""
+    try:
+        return bound()
+    except UserError as error:
+        return f"says nothing: {error}"
+
+
+@dataclass(frozen=True)
+class TransferArgs:
+    """The claim made visible on random MDPs: the prior's radius falls over tasks, and so do the steps a task takes."""
+
+    out: Path | None = None
+    """Folder for the runs and the figure; default: the next free runs/transfer-NNN."""
+    tasks: int = 40
+    """Tasks in the stream."""
+    seeds: int = 5
+    """Independent learners per method."""
+    epsilon: float = 0.5
+    """Value lost below which a policy counts as optimal."""
+
+
+def transfer(args: Sequence[str]) -> int:
+    """Runs the claim: over tasks d_pi of the world posterior falls, and the steps to a good policy with it."""
+    asked: TransferArgs = parse(TransferArgs, args, "theory transfer")
+    console = terminal()
+    out = asked.out or next_folder("transfer")
+    changes = {"tasks": asked.tasks, "seeds": asked.seeds, "probe": True}
+    paths = compare("random-mdp", ("blrl", "boss"), changes, out, typed("theory transfer", args), console)
+    write_report(paths, out / "report", "1-", 3, console, asked.epsilon)
+    return 0
+
+
+QUESTIONS: dict[str, Callable[[Sequence[str]], int]] = {
+    "coin": coin,
+    "radius": radius,
+    "complexity": complexity,
+    "transfer": transfer,
+}

@@ -1,0 +1,22 @@
+"""What goes wrong because of what was asked for, said in one line.
+
+A `UserError` is a mistake in the input or the surroundings (a name, a value, a full disk), never a defect here. The
+command prints it as one line and exits with 2; a defect keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something only the user can mend. Its text is one line that says what is wrong and what is allowed."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is not among `known`, with the nearest one that is."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return UserError(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(choices)}")

@@ -1,0 +1,72 @@
+"""Measuring a learner against the true task, which it never sees.
+
+radius   mean over pairs of the prior-mass radius d_pi of the world posterior, for the task that begins   (Prop. 4.2)
+gap      value lost by the present policy: E_start[V*(s) - V^policy(s)]                               (Prop. 4.4)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity.agents.blrl import Blrl, BlrlState
+from posterity.errors import UserError
+from posterity.experiment.config import RunConfig
+from posterity.families.base import FiniteFamily, Truth
+from posterity.tabular.dirichlet import World
+from posterity.tabular.mdp import FiniteMDP, policy_values, value_iteration
+from posterity.tabular.theory import joint_radius
+from posterity.types import FloatArray, Task
+
+EXACT = 1e-9  # tolerance of the true optimum, far below any gap of interest
+REMEMBERED = 1000  # true optima kept; more than there are lanes
+
+
+class Solved(NamedTuple):
+    """A true task and its optimum."""
+
+    process: FiniteMDP
+    best: FloatArray  # [S] V*
+    start: FloatArray  # [S]
+
+
+class Probe:
+    """Asks nothing unless `config.probe` is set."""
+
+    def __init__(self, config: RunConfig, family: Any, agent: Any) -> None:
+        self.on = config.probe
+        if self.on and not (isinstance(family, FiniteFamily) and isinstance(agent, Blrl)):
+            raise UserError(f"--probe needs a finite family and a tabular method, not {config.family} {config.method}")
+        self.family = family
+        self.gamma = agent.settings.gamma if self.on else 0.0
+        self.solved: dict[str, Solved] = {}  # the true optima of the lanes' present tasks
+
+    def begin(self, task: Task, state: BlrlState) -> dict[str, float]:
+        """Of the world posterior, for the task that begins now."""
+        if not self.on or not isinstance(state.world, World):
+            return {}
+        truth: Truth = self.family.truth(task)
+        alpha = state.world.alpha
+        radius = joint_radius([(alpha.next_state, truth.probability), (alpha.reward, truth.reward)])
+        return {"radius": round(float(np.mean(radius)), 6)}
+
+    def after(self, task: Task, state: BlrlState) -> dict[str, float]:
+        """Of the present policy in the true task."""
+        if not self.on:
+            return {}
+        true = self._solve(task)
+        lost = true.best - policy_values(true.process, state.policy, self.gamma)
+        return {"gap": round(float(true.start @ lost), 6)}
+
+    def _solve(self, task: Task) -> Solved:
+        name = repr(task)
+        if name not in self.solved:
+            if len(self.solved) >= REMEMBERED:
+                self.solved.clear()
+            truth: Truth = self.family.truth(task)
+            spec = self.family.spec
+            process = FiniteMDP(truth.probability, truth.successor, truth.reward @ spec.levels, spec.terminal)
+            best = value_iteration(process, self.gamma, EXACT).values
+            self.solved[name] = Solved(process, best, truth.start)
+        return self.solved[name]

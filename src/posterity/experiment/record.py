@@ -1,0 +1,160 @@
+"""A run folder: what was asked, on what it ran, and what happened.
+
+    config.toml     the resolved configuration      versions.json   command, versions and machine of each session
+    records.jsonl   append-only, a line per fact    checkpoints/    the state to go on from
+
+Lines are of two kinds: {"kind": "task", ...} when a lane meets a task, {"kind": "iteration", ...} after each iteration.
+A checkpoint remembers how long the file was; whatever a killed run wrote after that is cut off when it is resumed, and
+written again, the same.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import posterity
+from posterity.errors import UserError
+from posterity.experiment import checkpoint
+from posterity.experiment.checkpoint import Position
+from posterity.experiment.config import RunConfig, from_toml, to_toml
+
+try:
+    import fcntl
+except ImportError:  # a system without file locks: two sessions in one folder are then the user's to avoid
+    fcntl = None
+
+PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
+
+
+class RunFolder:
+    """The files of one run. Holds the folder's lock while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = path / "records.jsonl"
+        self.checkpoint = path / "checkpoints" / "state.safetensors"
+        self._file: Any = None
+        self._lock: Any = None
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, command: str) -> RunFolder:
+        """A new run in an empty or new folder."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} is not empty. Go on with it: posterity resume {path}; or choose another --out")
+        folder = cls(path)
+        folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        folder._open(0)
+        folder._add_session(command)
+        folder._write("config.toml", to_toml(config))  # last: a folder with a configuration is one that can be resumed
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path, command: str) -> tuple[RunFolder, RunConfig]:
+        """A run to go on with. Records written after the last checkpoint are cut off."""
+        config = read_config(path)
+        folder = cls(path)
+        position = folder.position()
+        folder.check(position)
+        folder._open(position.records)
+        folder._add_session(command)
+        return folder, config
+
+    def position(self) -> Position:
+        """Where the run stands; the beginning if it never came to a checkpoint."""
+        return checkpoint.read_position(self.checkpoint) if self.checkpoint.exists() else Position()
+
+    def check(self, position: Position) -> None:
+        """Refuses records that are shorter than when the checkpoint was written."""
+        size = self.records.stat().st_size if self.records.exists() else 0
+        if size < position.records:
+            raise UserError(
+                f"{self.records} was cut: {size} bytes, but {position.records} when the checkpoint was written. "
+                "Put the whole file back, or run anew into another folder"
+            )
+
+    def write(self, kind: str, **facts: Any) -> None:
+        """Appends one line."""
+        line = json.dumps({"kind": kind, **facts}, allow_nan=False, default=_plain) + "\n"
+        rest = memoryview(line.encode())
+        while rest:  # an almost full disk takes a part; the next write then says why
+            rest = rest[self._file.write(rest) :]
+
+    def save(self, state: Any, position: Position) -> None:
+        """A checkpoint of `state`. The records before it are on the disk before it is."""
+        os.fsync(self._file.fileno())
+        checkpoint.save(self.checkpoint, state, position._replace(records=self._file.tell()))
+
+    def close(self) -> None:
+        """Lets go of the files and the lock."""
+        for handle in (self._file, self._lock):
+            if handle is not None:
+                handle.close()
+
+    def _open(self, size: int) -> None:
+        self._lock = (self.path / "run.lock").open("w")
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.path} is in use by another process") from None
+        self._file = self.records.open("ab", buffering=0)
+        self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)
+
+    def _add_session(self, command: str) -> None:
+        path = self.path / "versions.json"
+        sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"] if path.exists() else []
+        self._write(path.name, json.dumps({"sessions": [*sessions, session(command)]}, indent=1) + "\n")
+
+    def _write(self, name: str, text: str) -> None:
+        checkpoint.replace(self.path / name, text.encode())
+
+
+def read_config(path: Path) -> RunConfig:
+    """The configuration of the run in folder `path`."""
+    file = path / "config.toml"
+    if not file.is_file():
+        raise UserError(f"{path} holds no run (no config.toml)")
+    return from_toml(file.read_text(encoding="utf-8"), str(file))
+
+
+def session(command: str) -> Mapping[str, Any]:
+    """When, by which command, with which versions and on which machine."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": command,
+        "posterity": posterity.__version__,
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in PACKAGES},
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The name of the CPU, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def command_line() -> str:
+    """The command as it was typed, without the folder the program lies in."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON's."""
+    return value.tolist()

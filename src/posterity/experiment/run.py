@@ -1,0 +1,102 @@
+"""The lifelong loop (paper, Algorithms 1 and 3): one task after another, learning all the way.
+
+Everything random comes from keys folded with (task, iteration, step), environments begin every iteration afresh, and
+records hold no clock but `wall`. So a run that is stopped, by whatever, and resumed leaves the records of one that was
+not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity.agents import method as find_method
+from posterity.agents.base import Agent
+from posterity.errors import UserError
+from posterity.experiment import checkpoint
+from posterity.experiment.checkpoint import Position
+from posterity.experiment.config import RunConfig
+from posterity.experiment.lanes import Lanes, collect
+from posterity.experiment.probe import Probe
+from posterity.experiment.progress import Progress
+from posterity.experiment.record import RunFolder
+from posterity.families import family_type
+from posterity.families.base import Family
+from posterity.types import Key
+
+
+class Outcome(NamedTuple):
+    """How a session ended."""
+
+    folder: Path
+    finished: bool
+    reason: str  # why it stopped before the end; empty if it did not
+
+
+def build(config: RunConfig) -> tuple[Family, Agent]:
+    """The family and the agent of a run."""
+    family, method = family_type(config.family)(config.env), find_method(config.method)
+    return family, method.agent_type()(family.spec, config.agent, config.tasks, **method.fixed)
+
+
+def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_stop: Callable[[], str]) -> Outcome:
+    """Runs, or goes on with, the run in `folder` until it is done or `should_stop` gives a reason."""
+    family, agent = build(config)
+    seeds = range(config.seed, config.seed + config.seeds)
+    keys = [Key.of(seed) for seed in seeds]
+    lanes, probe = Lanes(agent, keys), Probe(config, family, agent)
+    streams = [family.tasks(key.fold("stream"), config.tasks) for key in keys]
+    states: list[Any] = lanes.init()
+    position = Position()
+    if folder.checkpoint.exists():
+        states, position = checkpoint.load(folder.checkpoint, states)
+    began, saved = time.monotonic() - position.wall, time.monotonic()
+
+    progress.start(config, position)
+    while position.task < config.tasks:
+        task = position.task
+        tasks = [stream[task] for stream in streams]
+        envs = [family.make(each) for each in tasks]
+        if position.iteration == 0:
+            states = lanes.begin_task(task, states)
+            for seed, each, state in zip(seeds, tasks, states, strict=True):
+                folder.write(
+                    "task", seed=seed, task=task, name=each.name, factors=each.factors, **probe.begin(each, state)
+                )
+        for iteration in range(position.iteration, config.iterations):
+            states, collected = collect(lanes, task, iteration, states, envs, config.steps)
+            states, infos = lanes.learn(task, iteration, states, [lane.rows for lane in collected])
+            position = position.after(config.iterations, wall=time.monotonic() - began)
+            for seed, each, got, info, state in zip(seeds, tasks, collected, infos, states, strict=True):
+                facts = {"return": np.mean(got.returns), "episodes": got.finished, **info, **probe.after(each, state)}
+                place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
+                folder.write("iteration", **place, **facts, wall=round(position.wall, 3))
+            progress.advance(task, iteration, float(np.mean([np.mean(got.returns) for got in collected])))
+            reason = should_stop()
+            if reason or time.monotonic() - saved >= config.save_every:
+                folder.save(states, position)
+                saved = time.monotonic()
+            if reason and position.task < config.tasks:
+                return Outcome(folder.path, False, reason)
+        for env in envs:
+            env.close()
+    folder.save(states, position._replace(finished=True))
+    return Outcome(folder.path, True, "")
+
+
+def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:
+    """Turns what the surroundings did wrong during a session into one line that says how to go on."""
+    try:
+        return session()
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise UserError(
+            f"The run stopped: {error.strerror or error}{where}. Its last checkpoint is whole; "
+            f"go on with: posterity resume {folder.path}"
+        ) from error
+    finally:
+        folder.close()

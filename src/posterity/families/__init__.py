@@ -1,0 +1,27 @@
+"""The families by name. A family is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+from posterity.errors import UserError, unknown
+from posterity.families.base import Family
+
+FAMILIES = {
+    "item-search": "posterity.families.itemsearch:ItemSearch",
+    "random-mdp": "posterity.families.randommdp:RandomMDP",
+}
+
+
+def family_type(name: str) -> type[Family]:
+    """The class behind a family's name, or behind `module:Class` for a family of one's own."""
+    if name not in FAMILIES and ":" not in name:
+        raise unknown("family", name, FAMILIES)
+    module, _, attribute = FAMILIES.get(name, name).partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"Cannot load family '{name}': {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Family)):
+        raise UserError(f"'{name}' is not a posterity.families.base.Family")
+    return found

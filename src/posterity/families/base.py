@@ -1,0 +1,102 @@
+"""What a family of tasks is.
+
+A family is a distribution of tasks. It says what every task has in common (`spec`), draws tasks (`tasks`), and builds
+the environment of one (`make`). The hidden parameter is in `Task.factors`, which no agent is given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from posterity.settings import Settings
+from posterity.types import FiniteSpec, FloatArray, IntArray, Key, Task
+
+
+class NoSettings(Settings):
+    """A family that has nothing to set."""
+
+
+class Family(ABC):
+    """A distribution of tasks. Subclass it, name it `module:Class` on the command line, and every method runs on it."""
+
+    summary: ClassVar[str] = ""
+    settings_type: ClassVar[type[Settings]] = NoSettings
+    budget: ClassVar[Mapping[str, int]] = {}  # tasks, iterations, steps of a family of one's own; ours have presets
+    spec: FiniteSpec
+
+    def __init__(self, settings: Any = None) -> None:
+        self.settings: Any = settings if settings is not None else self.settings_type()
+
+    @abstractmethod
+    def tasks(self, key: Key, count: int) -> list[Task]:
+        """The first `count` tasks of the stream that `key` names. A longer stream begins with a shorter one."""
+
+    @abstractmethod
+    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+        """The environment of `task`. `reset(seed=...)` decides everything that is random in the episode."""
+
+    def draw(self, task: Task) -> str:
+        """A picture of `task` in characters, for people."""
+        return "\n".join(f"{name}: {value}" for name, value in task.factors.items())
+
+
+class Truth(NamedTuple):
+    """The true process of one finite task, for the environment and for measuring. Agents never get it."""
+
+    probability: FloatArray  # [S, A, M]
+    successor: IntArray | None  # [S, A, M]; None: outcome m leads to state m
+    reward: FloatArray  # [S, A, R] probability of each reward level
+    start: FloatArray  # [S] where an episode begins
+
+
+class FiniteFamily(Family):
+    """A family of finite MDPs: say what the true process of a task is, and its environment follows."""
+
+    @abstractmethod
+    def truth(self, task: Task) -> Truth:
+        """The true process of `task`."""
+
+    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+        """The environment that plays `truth(task)`, cut off after `spec.steps` steps."""
+        return FiniteEnv(self.spec, self.truth(task))
+
+
+class FiniteEnv(gymnasium.Env[Any, Any]):
+    """Plays a `Truth`. Observations and actions are the numbers of states and actions."""
+
+    def __init__(self, spec: FiniteSpec, truth: Truth) -> None:
+        self.observation_space = spaces.Discrete(spec.states)
+        self.action_space = spaces.Discrete(spec.actions)
+        self.finite = spec
+        self.truth = truth
+        self.ladder = truth.probability.cumsum(axis=-1)
+        self.reward_ladder = truth.reward.cumsum(axis=-1)
+        self.start_ladder = truth.start.cumsum()
+        self.state = 0
+        self.elapsed = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """A start state drawn from `truth.start`."""
+        super().reset(seed=seed, options=options)
+        self.state = self._pick(self.start_ladder)
+        self.elapsed = 0
+        return self.state, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        """One outcome and one reward of the pair."""
+        outcome = self._pick(self.ladder[self.state, action])
+        reward = float(self.finite.levels[self._pick(self.reward_ladder[self.state, action])])
+        successor = self.truth.successor
+        self.state = outcome if successor is None else int(successor[self.state, action, outcome])
+        self.elapsed += 1
+        return self.state, reward, bool(self.finite.terminal[self.state]), self.elapsed >= self.finite.steps, {}
+
+    def _pick(self, ladder: FloatArray) -> int:
+        """The category in whose part of the cumulative ladder a uniform number falls."""
+        return int(np.searchsorted(ladder, self.np_random.random() * ladder[-1], side="right"))

@@ -1,0 +1,115 @@
+"""Figures of runs, as PNG and SVG, with 95 % intervals over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from posterity.report.metrics import Run, band, rolling, suboptimal_steps
+from posterity.report.tables import View
+from posterity.types import FloatArray
+
+# Okabe and Ito's palette: told apart by colour-blind readers too. A method keeps its colour from figure to figure.
+COLOURS = {"blrl": "#0072B2", "boss": "#D55E00"}
+OTHERS = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "posterity",
+}
+
+
+def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
+    """How a family is learned: over tasks (left) and within a task (right)."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10, 3.8), layout="constrained")
+        over_tasks, within = figure.subplots(1, 2)
+        window = _window(max(run.returns.shape[1] for run in runs))
+        for name, colour, run in _named(runs):
+            early = run.returns[..., : view.early].mean(axis=2)
+            _curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour)
+            inside = view.of(run).returns
+            _curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour)
+        last = view.last_task or max(run.returns.shape[1] for run in runs)
+        over_tasks.set(xlabel="task", ylabel="mean return per episode")
+        over_tasks.set_title(f"first {view.early} iterations of each task (mean of {window} tasks)", fontsize=10)
+        within.set(xlabel="iteration of a task", ylabel="mean return per episode")
+        within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
+        within.legend()
+        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
+        return _save(figure, stem)
+
+
+def transfer(runs: Sequence[Run], epsilon: float, stem: Path) -> list[Path]:
+    """The paper's claim: as tasks go by the prior-mass radius falls, and with it the steps a task takes to learn."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10, 3.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        window = _window(max(run.returns.shape[1] for run in runs))
+        for name, colour, run in _named(runs):
+            tasks = np.arange(1, run.radius.shape[1] + 1)
+            _curve(left, tasks, rolling(run.radius, window), name, colour)
+            _curve(right, tasks, rolling(suboptimal_steps(run, epsilon), window), name, colour)
+        left.set(xlabel="task", ylabel="$d_\\pi$, mean over state-action pairs", ylim=(0, None))
+        left.set_title("prior-mass radius of the prior a task begins with", fontsize=10)
+        right.set(xlabel="task", ylabel="steps", ylim=(0, None))
+        right.set_title(f"steps of the task whose policy was not {epsilon:g}-optimal", fontsize=10)
+        right.legend()
+        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, mean of {window} tasks, 95 % intervals")
+        return _save(figure, stem)
+
+
+def _window(tasks: int) -> int:
+    """Tasks in a moving mean: about a twelfth of the stream."""
+    return max(1, min(25, tasks // 12))
+
+
+def _over_tasks(returns: FloatArray) -> FloatArray:
+    """[L, iterations] the mean over the tasks that were met; one lane's spread is over its tasks."""
+    met = np.isfinite(returns).all(axis=(0, 2))
+    return returns[0, met] if returns.shape[0] == 1 else returns[:, met].mean(axis=1)
+
+
+def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
+    """Each run with a label and a colour of its own."""
+    methods = [run.method for run in runs]
+    named, spare = [], iter(OTHERS)
+    for index, run in enumerate(runs):
+        alone = methods.count(run.method) == 1
+        colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
+        named.append(
+            (run.method if alone else f"{run.method} ({run.path.name})", colour or next(spare, "#000000"), run)
+        )
+    return named
+
+
+def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> None:
+    low, high = band(sample)
+    axes.plot(
+        across,
+        np.nanmean(sample, axis=0) if np.isfinite(sample).all() else sample.mean(axis=0),
+        color=colour,
+        label=name,
+    )
+    axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _seeds(runs: Sequence[Run]) -> str:
+    counts = sorted({len(run.seeds) for run in runs})
+    return f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''}"
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    for path in paths:
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return paths

@@ -1,0 +1,144 @@
+"""Numbers from records. Reads run folders and nothing else.
+
+An interval is a 95 % Student-t interval of the mean over seeds, each seed being one mean over the tasks looked at. With
+a single seed it is over tasks instead, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from posterity.errors import UserError
+from posterity.types import FloatArray
+
+
+class Run(NamedTuple):
+    """The records of one run as arrays; what is not on record is NaN."""
+
+    path: Path
+    config: Mapping[str, Any]
+    sessions: list[Mapping[str, Any]]
+    seeds: list[int]
+    returns: FloatArray  # [L, K, iterations]
+    gap: FloatArray  # [L, K, iterations] value lost, where it was probed
+    radius: FloatArray  # [L, K] d_pi at the start of a task, where it was probed
+    wall: float  # seconds
+
+    @property
+    def family(self) -> str:
+        """Its family's name."""
+        return self.config["family"]
+
+    @property
+    def method(self) -> str:
+        """Its method's name."""
+        return self.config["method"]
+
+
+class Interval(NamedTuple):
+    """A mean with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    over: str  # "seeds" or "tasks"
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def read_run(path: Path) -> Run:
+    """The run in folder `path`."""
+    try:
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        sessions = json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"]
+        lines = (path / "records.jsonl").read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{path} holds no readable run: {error}") from error
+    _check_whole(path, len(lines))
+    records = list(_parse(path / "records.jsonl", lines))
+    iterations = [record for record in records if record["kind"] == "iteration"]
+    if not iterations:
+        raise UserError(f"{path} has no finished iteration to report yet")
+    seeds = list(range(config["seed"], config["seed"] + config["seeds"]))
+    shape = (len(seeds), config["tasks"], config["iterations"])
+    returns, gap, radius = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    for record in iterations:
+        place = record["seed"] - seeds[0], record["task"], record["iteration"]
+        returns[place] = record["return"]
+        gap[place] = record.get("gap", np.nan)
+    for record in records:
+        if record["kind"] == "task":
+            radius[record["seed"] - seeds[0], record["task"]] = record.get("radius", np.nan)
+    return Run(path, config, sessions, seeds, returns, gap, radius, iterations[-1]["wall"])
+
+
+def _check_whole(path: Path, size: int) -> None:
+    """A run folder's checkpoint knows how long its records were at least. Published records come without one."""
+    file = path / "checkpoints" / "state.safetensors"
+    if file.exists():
+        with file.open("rb") as handle:
+            header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
+        written = json.loads(header["__metadata__"]["position"])["records"]
+        if size < written:
+            raise UserError(
+                f"{path}/records.jsonl was cut: {size} bytes, but {written} when the checkpoint was written"
+            )
+
+
+def _parse(path: Path, lines: bytes) -> list[dict[str, Any]]:
+    *whole, rest = lines.split(b"\n")
+    if rest and not (path.parent / "checkpoints").exists():
+        raise UserError(f"{path} was cut: its last line, number {len(whole) + 1}, is not whole")
+    records = []
+    for number, line in enumerate(whole, 1):  # `rest` of a killed run is written anew when it is resumed
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}, is not a record: {error}") from error
+    return records
+
+
+def interval(values: FloatArray) -> Interval:
+    """Of the mean of `values` [L, K]: over seeds if there are several, else over tasks. NaN is left out."""
+    over = "seeds" if values.shape[0] > 1 else "tasks"
+    sample = _mean(values, axis=1) if over == "seeds" else values[0]
+    sample = sample[np.isfinite(sample)]
+    low, high = band(sample[:, None])
+    return Interval(float(sample.mean()), float(low[0]), float(high[0]), over)
+
+
+def band(sample: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends of the 95 % Student-t intervals of the columns of `sample` [n, ...]."""
+    count = np.isfinite(sample).sum(axis=0)
+    mean = _mean(sample, axis=0)
+    squares = np.nansum((sample - mean) ** 2, axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = stats.t.ppf(0.975, np.maximum(count - 1, 1)) * np.sqrt(squares / (count - 1) / count)
+    return np.where(count > 1, mean - width, mean), np.where(count > 1, mean + width, mean)
+
+
+def rolling(values: FloatArray, window: int) -> FloatArray:
+    """Mean over the last `window` columns of [L, K], fewer at the beginning."""
+    return np.stack([_mean(values[:, max(0, k + 1 - window) : k + 1], axis=1) for k in range(values.shape[1])], axis=1)
+
+
+def suboptimal_steps(run: Run, epsilon: float) -> FloatArray:
+    """[L, K] steps of each task after which the policy was not epsilon-optimal: what Proposition 4.4 bounds."""
+    late = np.where(np.isfinite(run.gap), (run.gap > epsilon).astype(float), np.nan)
+    return late.sum(axis=2) * run.config["steps"]
+
+
+def _mean(values: FloatArray, axis: int) -> FloatArray:
+    """Mean without NaN, and NaN, without a warning, where there is nothing else."""
+    count = np.isfinite(values).sum(axis=axis)
+    return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)

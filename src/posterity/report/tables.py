@@ -1,0 +1,102 @@
+"""Tables of runs: in the terminal and as CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.table import Table
+
+from posterity.report.metrics import Interval, Run, interval
+
+
+class View(NamedTuple):
+    """Which part of the runs a report is about; tasks are counted from 1, both ends in."""
+
+    first_task: int = 1
+    last_task: int | None = None
+    early: int = 3  # iterations that count as the beginning, and as the end, of a task
+
+    def of(self, run: Run) -> Run:
+        """The run, with only the tasks of this view."""
+        cut = slice(self.first_task - 1, self.last_task)
+        return run._replace(returns=run.returns[:, cut], gap=run.gap[:, cut], radius=run.radius[:, cut])
+
+
+class Row(NamedTuple):
+    """One run's line in the table."""
+
+    family: str
+    method: str
+    preset: str
+    seeds: int
+    tasks: int
+    start: Interval  # first iteration
+    early: Interval
+    late: Interval
+    overall: Interval
+    minutes: float
+    path: Path
+
+
+def rows(runs: Sequence[Run], view: View) -> list[Row]:
+    """The table of `runs`."""
+    return [_row(run, view) for run in runs]
+
+
+def _row(run: Run, view: View) -> Row:
+    returns = view.of(run).returns
+    parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
+    start, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
+    seen = int((~_unseen(run)).sum())
+    name = (run.family, run.method, run.config["preset"])
+    return Row(*name, len(run.seeds), seen, start, early, late, overall, run.wall / 60.0, run.path)
+
+
+def _unseen(run: Run):
+    return (run.returns != run.returns).all(axis=(0, 2))
+
+
+def terminal(rows: Sequence[Row], view: View) -> Table:
+    """The table as rich shows it."""
+    last = view.last_task if view.last_task is not None else max(row.tasks for row in rows)
+    over = " and ".join(sorted({row.overall.over for row in rows}))
+    table = Table(
+        title=f"Mean return per episode, tasks {view.first_task}-{last}", caption=f"95 % intervals over {over}"
+    )
+    for name in ("family", "method", "preset"):
+        table.add_column(name)
+    titles = ("seeds", "tasks", "Start", f"first {view.early}", f"last {view.early}", "all", "minutes")
+    for name in titles:
+        table.add_column(name, justify="right")
+    for row in rows:
+        scores = (str(score) for score in (row.start, row.early, row.late, row.overall))
+        table.add_row(*row[:3], str(row.seeds), str(row.tasks), *scores, f"{row.minutes:.1f}")
+    return table
+
+
+def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
+    """One line per run and score."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        head = (
+            "family",
+            "method",
+            "preset",
+            "seeds",
+            "first_task",
+            "last_task",
+            "score",
+            "mean",
+            "low",
+            "high",
+            "over",
+        )
+        writer.writerow((*head, "wall_minutes", "run"))
+        for row in rows:
+            names = ("start", f"first_{view.early}", f"last_{view.early}", "all")
+            for name, score in zip(names, (row.start, row.early, row.late, row.overall), strict=True):
+                place = (*row[:4], view.first_task, view.last_task or row.tasks, name)
+                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{row.minutes:.3f}", row.path))

@@ -1,0 +1,22 @@
+"""Settings: frozen, checked, and each with a line of help.
+
+Whatever a run can be told is a field of a `Settings` model. The command line makes a flag of each field, presets are
+TOML tables of the same names, and a name that is not a field is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Settings(BaseModel):
+    """Base of all settings: immutable, and unknown names are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def setting(default: Any, help_line: str, **bounds: Any) -> Any:
+    """A field with its default, its help line and its bounds (`ge`, `gt`, `le`, `lt`)."""
+    return Field(default, description=help_line, **bounds)

@@ -1,0 +1,91 @@
+"""The words everything else is written in.
+
+Shape letters, used in every docstring that names an array:
+
+    L lanes (independent learners)    K tasks, or models sampled from a posterior    C capacity    B batch
+    S states    A actions    M outcomes of a state-action pair    R reward levels    V hidden variables
+
+Randomness is a `Key`: the run's seed followed by the names of where it is used. A key is folded, never consumed, so
+what is drawn for task 3, iteration 5, step 7 does not depend on what was drawn before it. That is what makes a resumed
+run equal an unbroken one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Key(NamedTuple):
+    """A place in the tree of random streams: `Key.of(seed).fold("task", 3)`."""
+
+    path: tuple[int, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Key:
+        """The root of the tree that `seed` grows."""
+        return cls((seed,))
+
+    def fold(self, *names: str | int) -> Key:
+        """The key of a place below this one. A word counts by its checksum, which no Python process changes."""
+        return Key(self.path + tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names))
+
+    def generator(self) -> np.random.Generator:
+        """A fresh NumPy generator. The same key always gives the same stream."""
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.path)))
+
+    def seed(self) -> int:
+        """One 31-bit number for what takes a plain seed, such as Gymnasium's `reset`."""
+        return int(np.random.SeedSequence(self.path).generate_state(1)[0] >> 1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One draw of a family's hidden parameter. Agents never see `factors`."""
+
+    index: int
+    name: str
+    factors: Mapping[str, Any]  # plain JSON values: what it takes to build the task again
+
+
+class Transition(NamedTuple):
+    """What one step, or one row per step, told. Being cut off by a time limit is not termination."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    next_obs: Any
+    terminated: Any
+
+
+class Layout(NamedTuple):
+    """What is known of a finite world in which only the places of things are hidden.
+
+    Moving is certain: action a in state s leads to `move[s, a]`. Variable v is a thing that lies in one of the states
+    `where[v]` or nowhere; entering the state it lies in earns `reward` and ends the episode in state `found`.
+    """
+
+    move: IntArray  # [S, A] the state an action leads to
+    where: IntArray  # [V, N] the states in which variable v may lie
+    reward: float
+    found: int
+
+
+class FiniteSpec(NamedTuple):
+    """What an agent may know of every task of a finite family."""
+
+    states: int
+    actions: int
+    levels: FloatArray  # [R] the rewards a step can give
+    terminal: BoolArray  # [S] states in which an episode is over
+    steps: int  # an episode is cut off after this many
+    layout: Layout | None = None  # the structure of a world in which only the places of things are hidden
