@@ -1,3 +1,21 @@
-"""Lifelong reinforcement learning: what was learned of earlier tasks is the prior for the next one."""
+"""Lifelong reinforcement learning: what was learned of earlier tasks is the prior for the next one.
+
+`posterity.run`, `posterity.resume` and `posterity.read` are the library; see api.py. Importing this loads none of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posterity.api import read, resume, run
 
 __version__ = "0.1.0"
+__all__ = ["read", "resume", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the library when the first of its names is used."""
+    if name in __all__:
+        from posterity import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'posterity' has no attribute '{name}'")

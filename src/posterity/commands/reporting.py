@@ -24,7 +24,7 @@ class ReportArgs:
     """Which tasks, counted from 1: 51-300, or 51- for all from 51 on."""
     early: int = 3
     """Iterations that count as the beginning, and as the end, of a task."""
-    epsilon: float = 0.5
+    epsilon: float = 1.0
     """Value lost below which a policy counts as optimal, in runs that were probed."""
 
 
@@ -37,7 +37,7 @@ def report(args: Sequence[str]) -> int:
 
 
 def write_report(
-    folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = 0.5
+    folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = 1.0
 ) -> None:
     """Writes a report into `out`, shows its table and says where the files are."""
     first, last = span(tasks)

@@ -20,7 +20,7 @@ from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.progress import progress_for
 from posterity.experiment.record import RunFolder
-from posterity.experiment.run import Outcome, guarded, lifelong
+from posterity.experiment.run import Outcome, check, guarded, lifelong
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
@@ -116,6 +116,7 @@ def demo(args: Sequence[str]) -> int:
 
 def start(config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console) -> Outcome:
     """A new run, into `out` or the next free folder below runs/."""
+    check(config)
     path = out or next_folder(f"{config.family.replace(':', '-')}-{config.method}")
     return _session(config, RunFolder.create(path, config, command), limit, console)
 

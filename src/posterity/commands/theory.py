@@ -14,7 +14,9 @@ from posterity.commands.arguments import parse, terminal, typed
 from posterity.commands.reporting import write_report
 from posterity.commands.running import compare, next_folder
 from posterity.errors import UserError, unknown
-from posterity.tabular import theory as results
+from posterity.tabular import theory as bounds
+from posterity.tabular.coin import coin_table
+from posterity.tabular.radius import prior_mass_radius
 
 
 def theory(args: Sequence[str]) -> int:
@@ -45,7 +47,7 @@ class CoinArgs:
 def coin(args: Sequence[str]) -> int:
     """Flips a fair coin needs, for each prior (the paper's coin example)."""
     asked: CoinArgs = parse(CoinArgs, args, "theory coin")
-    rows = results.coin_table(asked.total, asked.epsilon, asked.delta)
+    rows = coin_table(asked.total, asked.epsilon, asked.delta)
     if asked.json:
         facts = [{"prior": [row.heads, row.tails], "flips": row.exact, "printed_in_paper": row.printed} for row in rows]
         print(json.dumps({"epsilon": asked.epsilon, "delta": asked.delta, "table": facts}, indent=1))
@@ -77,7 +79,7 @@ class RadiusArgs:
 def radius(args: Sequence[str]) -> int:
     """How far a Dirichlet prior is from a truth: d_pi of Proposition 4.2."""
     asked: RadiusArgs = parse(RadiusArgs, args, "theory radius")
-    value = float(results.prior_mass_radius(asked.prior, asked.truth, samples=asked.samples))
+    value = float(prior_mass_radius(asked.prior, asked.truth, samples=asked.samples))
     exact = len(asked.prior) == 2
     if asked.json:
         known = value if value < float("inf") else None
@@ -116,15 +118,15 @@ def complexity(args: Sequence[str]) -> int:
         raise UserError("The step bound needs both --states and --actions")
     facts: dict[str, float | str | None] = {
         "lemma_4_3_order": _or_why(
-            lambda: results.concentration_order(asked.radius, asked.epsilon, asked.delta, asked.rho)
+            lambda: bounds.concentration_order(asked.radius, asked.epsilon, asked.delta, asked.rho)
         ),
         "proposition_4_2_observations": _or_why(
-            lambda: results.concentration_bound(asked.radius, asked.epsilon, asked.delta, asked.rho)
+            lambda: bounds.concentration_bound(asked.radius, asked.epsilon, asked.delta, asked.rho)
         ),
     }
     if asked.states is not None and asked.actions is not None:
         numbers = {"epsilon": asked.epsilon, "delta": asked.delta, "gamma": asked.gamma}
-        bound = results.step_bound(asked.states, asked.actions, asked.radius, **numbers)
+        bound = bounds.step_bound(asked.states, asked.actions, asked.radius, **numbers)
         facts |= {f"proposition_4_4_{name}": value for name, value in bound._asdict().items()}
     if asked.json:
         print(json.dumps(facts, indent=1))
@@ -152,7 +154,7 @@ class TransferArgs:
     """Tasks in the stream."""
     seeds: int = 5
     """Independent learners per method."""
-    epsilon: float = 0.5
+    epsilon: float = 1.0
     """Value lost below which a policy counts as optimal."""
 
 

@@ -39,9 +39,9 @@ class Position(NamedTuple):
 
 def save(path: Path, state: Any, position: Position) -> None:
     """Writes beside `path`, makes sure it is on the disk, and only then takes the old one's place."""
-    leaves = {name: np.array(leaf, order="C") for name, leaf in _leaves(state, "state")}
+    arrays = {name: np.array(leaf, order="C") for name, leaf in leaves(state)}
     metadata = {"format": str(FORMAT), "position": json.dumps(position._asdict())}
-    replace(path, to_bytes(leaves, metadata))
+    replace(path, to_bytes(arrays, metadata))
 
 
 def load(path: Path, template: Any) -> tuple[Any, Position]:
@@ -50,7 +50,7 @@ def load(path: Path, template: Any) -> tuple[Any, Position]:
         with safe_open(path, framework="numpy") as file:
             position = _position(path, file.metadata())
             names = set(file.keys())
-            if names != {name for name, _ in _leaves(template, "state")}:
+            if names != {name for name, _ in leaves(template)}:
                 raise UserError(f"{path} holds the state of another method or version")
             return _filled(template, "state", file.get_tensor), position
     except (SafetensorError, OSError) as error:
@@ -97,13 +97,14 @@ def _children(node: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def _leaves(node: Any, name: str) -> Iterator[tuple[str, Any]]:
+def leaves(node: Any, name: str = "state") -> Iterator[tuple[str, Any]]:
+    """The arrays and numbers of a state, each with the path that leads to it."""
     children = _children(node)
     if children is None:
         yield name, node
     else:
         for part, child in children:
-            yield from _leaves(child, f"{name}.{part}")
+            yield from leaves(child, f"{name}.{part}")
 
 
 def _filled(node: Any, name: str, tensor: Any) -> Any:

@@ -6,7 +6,7 @@ simply asked once per lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -30,7 +30,8 @@ class Lanes:
 
     def begin_task(self, task: int, states: list[Any]) -> list[Any]:
         """[L] the states at the start of task number `task`."""
-        return self._each(states, lambda key, state: self.agent.begin_task(key.fold("task", task, "begin"), state))
+        keys = [key.fold("task", task, "begin") for key in self.keys]
+        return [self.agent.begin_task(key, state) for key, state in zip(keys, states, strict=True)]
 
     def learn(
         self, task: int, iteration: int, states: list[Any], rows: Sequence[Transition]
@@ -39,9 +40,6 @@ class Lanes:
         keys = [key.fold("task", task, "iteration", iteration, "learn") for key in self.keys]
         learned = [self.agent.learn(k, s, r) for k, s, r in zip(keys, states, rows, strict=True)]
         return [state for state, _ in learned], [info for _, info in learned]
-
-    def _each(self, states: list[Any], function: Callable[[Key, Any], Any]) -> list[Any]:
-        return [function(key, state) for key, state in zip(self.keys, states, strict=True)]
 
 
 class Collected(NamedTuple):

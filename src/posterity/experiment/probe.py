@@ -16,7 +16,7 @@ from posterity.experiment.config import RunConfig
 from posterity.families.base import FiniteFamily, Truth
 from posterity.tabular.dirichlet import World
 from posterity.tabular.mdp import FiniteMDP, policy_values, value_iteration
-from posterity.tabular.theory import joint_radius
+from posterity.tabular.radius import joint_radius
 from posterity.types import FloatArray, Task
 
 EXACT = 1e-9  # tolerance of the true optimum, far below any gap of interest

@@ -14,7 +14,7 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,20 +49,28 @@ class RunFolder:
         """A new run in an empty or new folder."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} is not empty. Go on with it: posterity resume {path}; or choose another --out")
-        folder = cls(path)
-        folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        folder._open(0)
-        folder._add_session(command)
-        folder._write("config.toml", to_toml(config))  # last: a folder with a configuration is one that can be resumed
+        folder, new = cls(path), not path.exists()
+        try:
+            folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            folder._open(0)
+            folder._add_session(command)
+            folder._write("config.toml", to_toml(config))  # last: with a configuration a folder can be resumed
+        except BaseException:
+            folder.close()
+            if new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
         return folder
 
     @classmethod
     def reopen(cls, path: Path, command: str) -> tuple[RunFolder, RunConfig]:
-        """A run to go on with. Records written after the last checkpoint are cut off."""
+        """A run to go on with. Records written after the last checkpoint are cut off; a finished run is left alone."""
         config = read_config(path)
         folder = cls(path)
         position = folder.position()
         folder.check(position)
+        if position.finished:
+            return folder, config
         folder._open(position.records)
         folder._add_session(command)
         return folder, config
@@ -148,11 +156,6 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def command_line() -> str:
-    """The command as it was typed, without the folder the program lies in."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def _plain(value: Any) -> Any:

@@ -43,6 +43,11 @@ def build(config: RunConfig) -> tuple[Family, Agent]:
     return family, method.agent_type()(family.spec, config.agent, config.tasks, **method.fixed)
 
 
+def check(config: RunConfig) -> None:
+    """Refuses what cannot be run, before anything is written."""
+    Probe(config, *build(config))
+
+
 def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_stop: Callable[[], str]) -> Outcome:
     """Runs, or goes on with, the run in `folder` until it is done or `should_stop` gives a reason."""
     family, agent = build(config)
@@ -90,13 +95,13 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
 
 def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:
     """Turns what the surroundings did wrong during a session into one line that says how to go on."""
+    again = f"What was saved is whole; go on with: posterity resume {folder.path}"
     try:
         return session()
+    except UserError as error:
+        raise UserError(f"{error}. {again}") from error
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise UserError(
-            f"The run stopped: {error.strerror or error}{where}. Its last checkpoint is whole; "
-            f"go on with: posterity resume {folder.path}"
-        ) from error
+        raise UserError(f"The run stopped: {error.strerror or error}{where}. {again}") from error
     finally:
         folder.close()

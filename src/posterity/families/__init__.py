@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 
 from posterity.errors import UserError, unknown
 from posterity.families.base import Family
@@ -18,6 +20,8 @@ def family_type(name: str) -> type[Family]:
     if name not in FAMILIES and ":" not in name:
         raise unknown("family", name, FAMILIES)
     module, _, attribute = FAMILIES.get(name, name).partition(":")
+    if name not in FAMILIES and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a family of one's own may lie in the present folder
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:

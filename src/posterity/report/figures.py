@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from posterity.report.metrics import Run, band, rolling, suboptimal_steps
+from posterity.report.metrics import Run, band, mean_known, rolling, suboptimal_steps
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
@@ -32,7 +32,7 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
     """How a family is learned: over tasks (left) and within a task (right)."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.8), layout="constrained")
-        over_tasks, within = figure.subplots(1, 2)
+        over_tasks, within = figure.subplots(1, 2, sharey=True)
         window = _window(max(run.returns.shape[1] for run in runs))
         for name, colour, run in _named(runs):
             early = run.returns[..., : view.early].mean(axis=2)
@@ -42,7 +42,7 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         last = view.last_task or max(run.returns.shape[1] for run in runs)
         over_tasks.set(xlabel="task", ylabel="mean return per episode")
         over_tasks.set_title(f"first {view.early} iterations of each task (mean of {window} tasks)", fontsize=10)
-        within.set(xlabel="iteration of a task", ylabel="mean return per episode")
+        within.set(xlabel="iteration of a task")
         within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
         within.legend()
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
@@ -62,7 +62,9 @@ def transfer(runs: Sequence[Run], epsilon: float, stem: Path) -> list[Path]:
         left.set(xlabel="task", ylabel="$d_\\pi$, mean over state-action pairs", ylim=(0, None))
         left.set_title("prior-mass radius of the prior a task begins with", fontsize=10)
         right.set(xlabel="task", ylabel="steps", ylim=(0, None))
-        right.set_title(f"steps of the task whose policy was not {epsilon:g}-optimal", fontsize=10)
+        right.set_title(
+            f"steps of a task on which the policy was not $\\epsilon$-optimal ($\\epsilon$ = {epsilon:g})", fontsize=10
+        )
         right.legend()
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, mean of {window} tasks, 95 % intervals")
         return _save(figure, stem)
@@ -94,12 +96,7 @@ def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
 
 def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> None:
     low, high = band(sample)
-    axes.plot(
-        across,
-        np.nanmean(sample, axis=0) if np.isfinite(sample).all() else sample.mean(axis=0),
-        color=colour,
-        label=name,
-    )
+    axes.plot(across, mean_known(sample, axis=0), color=colour, label=name)
     axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
 
 

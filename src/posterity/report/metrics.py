@@ -6,6 +6,7 @@ a single seed it is over tasks instead, and says so.
 
 from __future__ import annotations
 
+import gzip
 import json
 import tomllib
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Interval(NamedTuple):
     over: str  # "seeds" or "tasks"
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]" if np.isfinite(self.mean) else "-"
 
 
 def read_run(path: Path) -> Run:
@@ -59,13 +60,13 @@ def read_run(path: Path) -> Run:
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         sessions = json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"]
-        lines = (path / "records.jsonl").read_bytes()
+        lines = _records(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
     except (ValueError, KeyError) as error:
         raise UserError(f"{path} holds no readable run: {error}") from error
     _check_whole(path, len(lines))
-    records = list(_parse(path / "records.jsonl", lines))
+    records = _parse(path / "records.jsonl", lines)
     iterations = [record for record in records if record["kind"] == "iteration"]
     if not iterations:
         raise UserError(f"{path} has no finished iteration to report yet")
@@ -80,6 +81,12 @@ def read_run(path: Path) -> Run:
         if record["kind"] == "task":
             radius[record["seed"] - seeds[0], record["task"]] = record.get("radius", np.nan)
     return Run(path, config, sessions, seeds, returns, gap, radius, iterations[-1]["wall"])
+
+
+def _records(path: Path) -> bytes:
+    """The records as written, or as published: compressed."""
+    packed = path / "records.jsonl.gz"
+    return gzip.decompress(packed.read_bytes()) if packed.exists() else (path / "records.jsonl").read_bytes()
 
 
 def _check_whole(path: Path, size: int) -> None:
@@ -111,8 +118,10 @@ def _parse(path: Path, lines: bytes) -> list[dict[str, Any]]:
 def interval(values: FloatArray) -> Interval:
     """Of the mean of `values` [L, K]: over seeds if there are several, else over tasks. NaN is left out."""
     over = "seeds" if values.shape[0] > 1 else "tasks"
-    sample = _mean(values, axis=1) if over == "seeds" else values[0]
+    sample = mean_known(values, axis=1) if over == "seeds" else values[0]
     sample = sample[np.isfinite(sample)]
+    if sample.size == 0:
+        return Interval(np.nan, np.nan, np.nan, over)
     low, high = band(sample[:, None])
     return Interval(float(sample.mean()), float(low[0]), float(high[0]), over)
 
@@ -120,7 +129,7 @@ def interval(values: FloatArray) -> Interval:
 def band(sample: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Lower and upper ends of the 95 % Student-t intervals of the columns of `sample` [n, ...]."""
     count = np.isfinite(sample).sum(axis=0)
-    mean = _mean(sample, axis=0)
+    mean = mean_known(sample, axis=0)
     squares = np.nansum((sample - mean) ** 2, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         width = stats.t.ppf(0.975, np.maximum(count - 1, 1)) * np.sqrt(squares / (count - 1) / count)
@@ -129,7 +138,9 @@ def band(sample: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def rolling(values: FloatArray, window: int) -> FloatArray:
     """Mean over the last `window` columns of [L, K], fewer at the beginning."""
-    return np.stack([_mean(values[:, max(0, k + 1 - window) : k + 1], axis=1) for k in range(values.shape[1])], axis=1)
+    return np.stack(
+        [mean_known(values[:, max(0, k + 1 - window) : k + 1], axis=1) for k in range(values.shape[1])], axis=1
+    )
 
 
 def suboptimal_steps(run: Run, epsilon: float) -> FloatArray:
@@ -138,7 +149,7 @@ def suboptimal_steps(run: Run, epsilon: float) -> FloatArray:
     return late.sum(axis=2) * run.config["steps"]
 
 
-def _mean(values: FloatArray, axis: int) -> FloatArray:
+def mean_known(values: FloatArray, axis: int) -> FloatArray:
     """Mean without NaN, and NaN, without a warning, where there is nothing else."""
     count = np.isfinite(values).sum(axis=axis)
     return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)

@@ -13,7 +13,7 @@ from posterity.report import figures, tables
 from posterity.report.metrics import Run, read_run
 from posterity.report.tables import Row, View
 
-EPSILON = 0.5  # value lost below which a policy counts as good enough, unless the user says otherwise
+EPSILON = 1.0  # value lost below which a policy counts as good enough, unless the user says otherwise
 
 
 class Report(NamedTuple):

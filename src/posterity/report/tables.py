@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from rich.table import Table
 
+from posterity.errors import UserError
 from posterity.report.metrics import Interval, Run, interval
 
 
@@ -21,6 +23,8 @@ class View(NamedTuple):
 
     def of(self, run: Run) -> Run:
         """The run, with only the tasks of this view."""
+        if self.first_task > run.returns.shape[1]:
+            raise UserError(f"{run.path} has {run.returns.shape[1]} tasks; there is no task {self.first_task}")
         cut = slice(self.first_task - 1, self.last_task)
         return run._replace(returns=run.returns[:, cut], gap=run.gap[:, cut], radius=run.radius[:, cut])
 
@@ -50,13 +54,9 @@ def _row(run: Run, view: View) -> Row:
     returns = view.of(run).returns
     parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
     start, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
-    seen = int((~_unseen(run)).sum())
+    seen = int(np.isfinite(run.returns).any(axis=(0, 2)).sum())
     name = (run.family, run.method, run.config["preset"])
     return Row(*name, len(run.seeds), seen, start, early, late, overall, run.wall / 60.0, run.path)
-
-
-def _unseen(run: Run):
-    return (run.returns != run.returns).all(axis=(0, 2))
 
 
 def terminal(rows: Sequence[Row], view: View) -> Table:

@@ -100,17 +100,25 @@ class DirichletRows:
 
 
 def sample_dirichlet(generator: np.random.Generator, alpha: FloatArray, count: int) -> FloatArray:
-    """`count` draws [count, ..., M] from independent Dirichlet rows [..., M].
+    """`count` draws [count, ..., M] from independent Dirichlet rows [..., M]. A parameter of zero: probability zero."""
+    return normalised(log_gammas(generator, np.broadcast_to(alpha, (count, *alpha.shape))))
 
-    Normalised gammas, in logarithms: with parameters near zero plain gammas underflow to rows of 0 / 0. The gamma of
-    a small shape is that of shape + 1 times U^(1 / shape). A parameter of zero gives probability zero.
+
+def log_gammas(generator: np.random.Generator, shapes: FloatArray) -> FloatArray:
+    """Logarithms of gamma draws, which normalised are Dirichlet.
+
+    With shapes near zero plain gammas underflow to rows of 0 / 0; the gamma of a small shape a is that of a + 1 times
+    U^(1 / a), whose logarithm does not.
     """
-    shape = (count, *alpha.shape)
-    small = np.maximum(alpha, 1e-300)
-    log_gamma = np.log(generator.standard_gamma(small + 1.0, shape)) - generator.standard_exponential(shape) / small
-    log_gamma = np.where(alpha > 0.0, log_gamma, -np.inf)
-    draws = np.exp(log_gamma - log_gamma.max(axis=-1, keepdims=True))
-    return draws / draws.sum(axis=-1, keepdims=True)
+    boost = np.full(shapes.shape, -np.inf)  # a shape of 0 is the outcome that never happens
+    np.divide(generator.standard_exponential(shapes.shape), -shapes, out=boost, where=shapes > 0)
+    return boost + np.log(generator.standard_gamma(shapes + 1.0))
+
+
+def normalised(logs: FloatArray) -> FloatArray:
+    """Probabilities proportional to the exponentials of `logs`, over the last axis."""
+    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
 
 
 def fit_dirichlet(
