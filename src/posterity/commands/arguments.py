@@ -88,9 +88,12 @@ def terminal() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def _options(form: Any, given: dict[str, Any]) -> list[str]:
-    parser = tyro.extras.get_parser(form, **given)
-    return [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+def _options(form: Any, given: dict[str, Any]) -> set[str]:
+    """The flags that the help of `form` names."""
+    page = io.StringIO()
+    with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
+        tyro.cli(form, args=["--help"], **given)
+    return set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", page.getvalue()))
 
 
 def _first_sentence(box: str) -> str:

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from posterity.commands.arguments import parse, span, terminal
+from posterity.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class ReportArgs:
 def report(args: Sequence[str]) -> int:
     """Writes a report."""
     asked: ReportArgs = parse(ReportArgs, args, "report")
+    if not asked.folders:
+        raise UserError("Which run? For example: posterity report runs/item-search-blrl-001")
     out = asked.out or asked.folders[0] / "report"
     write_report(asked.folders, out, asked.tasks, asked.early, terminal(), asked.epsilon)
     return 0

@@ -41,6 +41,7 @@ class RunConfig(Settings):
     env: Settings
 
 
+@cache
 def config_type(family: str, method: str) -> type[RunConfig]:
     """The class of configurations of this family and method."""
     env, agent = family_type(family).settings_type, find_method(method).settings_type()

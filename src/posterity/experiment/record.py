@@ -112,6 +112,7 @@ class RunFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                self._lock.close()
                 raise UserError(f"{self.path} is in use by another process") from None
         self._file = self.records.open("ab", buffering=0)
         self._file.truncate(size)

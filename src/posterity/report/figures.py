@@ -77,8 +77,7 @@ def _window(tasks: int) -> int:
 
 def _over_tasks(returns: FloatArray) -> FloatArray:
     """[L, iterations] the mean over the tasks that were met; one lane's spread is over its tasks."""
-    met = np.isfinite(returns).all(axis=(0, 2))
-    return returns[0, met] if returns.shape[0] == 1 else returns[:, met].mean(axis=1)
+    return returns[0] if returns.shape[0] == 1 else mean_known(returns, axis=1)
 
 
 def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:

@@ -1,0 +1,153 @@
+"""Metrics, tables and figures, on records made up for the purpose."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from posterity.errors import UserError
+from posterity.report.metrics import band, interval, read_run, rolling, suboptimal_steps
+from posterity.report.report import make_report
+from posterity.report.tables import View, rows, terminal
+
+
+def made_up(path: Path, method: str = "blrl", seeds: int = 3, tasks: int = 4, iterations: int = 5, probe: bool = False):
+    """A run folder whose return is 100 seed + 10 task + iteration."""
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(
+        f'family = "made-up"\nmethod = "{method}"\npreset = "quick"\nseed = 7\nseeds = {seeds}\n'
+        f"tasks = {tasks}\niterations = {iterations}\nsteps = 10\n"
+    )
+    (path / "versions.json").write_text(json.dumps({"sessions": [{"command": "none"}]}))
+    lines = []
+    for task in range(tasks):
+        for seed in range(seeds):
+            facts = {"radius": 2.0 / (task + 1)} if probe else {}
+            lines.append({"kind": "task", "seed": 7 + seed, "task": task, **facts})
+        for iteration in range(iterations):
+            for seed in range(seeds):
+                facts = {"gap": float(iteration < 3 - task)} if probe else {}
+                place = {"kind": "iteration", "seed": 7 + seed, "task": task, "iteration": iteration}
+                lines.append({**place, "return": 100.0 * seed + 10 * task + iteration, **facts, "wall": 60.0})
+    (path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_records_become_arrays(tmp_path: Path):
+    run = read_run(made_up(tmp_path / "run"))
+    seed, task, iteration = np.meshgrid(range(3), range(4), range(5), indexing="ij")
+    np.testing.assert_array_equal(run.returns, 100 * seed + 10 * task + iteration)
+    assert run.seeds == [7, 8, 9]
+    assert np.isnan(run.radius).all()
+
+
+def test_an_interval_is_students_over_seeds():
+    values = np.array([[1.0, 3.0], [4.0, 6.0], [9.0, 11.0]])  # seed means 2, 5, 10
+    got = interval(values)
+    low, high = stats.t.interval(0.95, 2, loc=17 / 3, scale=stats.sem([2, 5, 10]))
+    assert (got.mean, got.low, got.high) == pytest.approx((17 / 3, low, high))
+    assert got.over == "seeds"
+
+
+def test_with_one_seed_the_interval_is_over_tasks():
+    got = interval(np.array([[1.0, 2.0, 6.0, np.nan]]))
+    low, high = stats.t.interval(0.95, 2, loc=3.0, scale=stats.sem([1, 2, 6]))
+    assert (got.mean, got.low, got.high) == pytest.approx((3.0, low, high))
+    assert got.over == "tasks"
+
+
+def test_what_is_not_on_record_is_left_out_and_not_zero():
+    sample = np.array([[1.0, np.nan], [3.0, np.nan]])
+    low, high = band(sample)
+    assert low[0] < 2.0 < high[0]
+    assert np.isnan(low[1])
+    np.testing.assert_allclose(rolling(np.array([[1.0, np.nan, 5.0]]), 2), [[1.0, 1.0, 5.0]])
+
+
+def test_the_band_of_95_percent_holds_the_mean_95_times_in_100():
+    """4000 samples of five: 4 standard errors are 0.014."""
+    sample = np.random.default_rng(0).normal(3.0, 2.0, (5, 4000))
+    low, high = band(sample)
+    assert abs(((low < 3.0) & (high > 3.0)).mean() - 0.95) < 0.014
+
+
+def test_the_table_looks_at_the_tasks_it_is_asked_for(tmp_path: Path):
+    run = read_run(made_up(tmp_path / "run"))
+    (row,) = rows([run], View(2, 3, early=2))
+    tens = 15.0  # tasks 2 and 3 have returns 10 and 20 above
+    assert row.start.mean == pytest.approx(100 + tens + 0.0)
+    assert row.early.mean == pytest.approx(100 + tens + 0.5)
+    assert row.late.mean == pytest.approx(100 + tens + 3.5)
+    assert row.overall.mean == pytest.approx(100 + tens + 2.0)
+    assert row.minutes == 1.0
+    assert "tasks 2-3" in str(terminal([row], View(2, 3)).title)
+
+
+def test_steps_that_were_not_optimal_are_counted(tmp_path: Path):
+    run = read_run(made_up(tmp_path / "run", probe=True))
+    np.testing.assert_array_equal(suboptimal_steps(run, 0.5)[0], [30, 20, 10, 0])
+
+
+def test_a_report_of_two_methods_is_a_table_and_figures(tmp_path: Path):
+    paths = [made_up(tmp_path / name, name, probe=True) for name in ("blrl", "boss")]
+    made = make_report(paths, tmp_path / "report", View())
+    names = sorted(path.name for path in made.files)
+    assert names == [
+        "made-up-learning.png",
+        "made-up-learning.svg",
+        "made-up-transfer.png",
+        "made-up-transfer.svg",
+        "table.csv",
+    ]
+    assert all(path.stat().st_size > 500 for path in made.files)
+    lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
+    assert [line["score"] for line in lines] == ["start", "first_3", "last_3", "all"] * 2
+    assert float(lines[0]["mean"]) == pytest.approx(115.0)
+
+
+def test_a_run_that_has_only_begun_can_be_reported(tmp_path: Path):
+    path = made_up(tmp_path / "run")
+    text = (path / "records.jsonl").read_text().splitlines(keepends=True)
+    (path / "records.jsonl").write_text("".join(text[:12]))
+    made = make_report([path], tmp_path / "report", View())
+    assert made.rows[0].tasks == 1
+    assert str(made.rows[0].late) == "-"
+
+
+def test_published_records_may_be_compressed(tmp_path: Path):
+    path = made_up(tmp_path / "run")
+    plain = read_run(path).returns
+    (path / "records.jsonl.gz").write_bytes(gzip.compress((path / "records.jsonl").read_bytes()))
+    (path / "records.jsonl").unlink()
+    np.testing.assert_array_equal(read_run(path).returns, plain)
+
+
+def test_records_cut_in_half_are_refused(tmp_path: Path):
+    path = made_up(tmp_path / "run") / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match="last line, number 72, is not whole"):
+        read_run(tmp_path / "run")
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path: Path):
+    path = made_up(tmp_path / "run") / "records.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:5], "what?\n", *lines[5:]]))
+    with pytest.raises(UserError, match="line 6, is not a record"):
+        read_run(tmp_path / "run")
+
+
+def test_tasks_beyond_the_run_are_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="has 4 tasks; there is no task 9"):
+        make_report([made_up(tmp_path / "run")], tmp_path / "report", View(9))
+
+
+@pytest.mark.parametrize("missing", ["config.toml", "versions.json", "records.jsonl"])
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, missing: str):
+    (made_up(tmp_path / "run") / missing).unlink()
+    with pytest.raises(UserError, match="holds no run"):
+        read_run(tmp_path / "run")

@@ -1,0 +1,183 @@
+"""The command as a user types it. Whatever is wrong: exit 2, one line, nothing written."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posterity.cli import COMMANDS, main
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty present folder; wide enough a terminal for the tables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def written(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: demo, families"),
+        ("run item-serch", "Unknown family 'item-serch'. Did you mean 'item-search'? Known: item-search, random-mdp"),
+        ("run item-search --method blr", "Unknown method 'blr'. Did you mean 'blrl'? Known: blrl, boss"),
+        ("run item-search --preset fast", "Unknown preset 'fast'. Known: best, paper, quick"),
+        ("run item-search --modells 3", "Unknown option '--modells'. Did you mean '--models'?"),
+        ("run item-search --models three", "--models"),
+        ("run item-search --models 0", "Setting 'models': input should be greater than or equal to 1, not 0"),
+        ("run item-search --tasks -3", "Setting 'tasks'"),
+        ("run item-search stray", "Unexpected argument 'stray'"),
+        ("run item-search --time-limit soon", "'soon' is not a time"),
+        ("run", "Which family?"),
+        ("run nowhere.to_be:Found", "Cannot load family 'nowhere.to_be:Found'"),
+        ("run json:JSONDecoder", "is not a posterity.families.base.Family"),
+        ("resume", "folder"),
+        ("resume nowhere", "nowhere holds no run"),
+        ("report nowhere", "nowhere holds no run"),
+        ("report", "Which run?"),
+        ("report nowhere --tasks 9-3", "'9-3' is not a range of tasks"),
+        ("families --show item-serch", "Unknown family 'item-serch'"),
+        ("theory", None),
+        ("theory cone", "Unknown question 'cone'. Did you mean 'coin'?"),
+        ("theory radius --prior 1 1 --truth 0.5 0.6", "sum to 1"),
+        ("theory radius --prior 1 1", "--truth"),
+        ("theory complexity --radius 0.1 --states 3", "needs both --states and --actions"),
+        ("theory complexity --radius 0.1 --states 3 --actions 2 --gamma 1", "gamma"),
+    ],
+)
+def test_bad_input_is_one_line_exit_two_and_nothing_written(here: Path, capfd, args: str, says: str | None):
+    if says is None:
+        assert main(args.split()) == 0
+        return
+    assert main(args.split()) == 2
+    out, err = capfd.readouterr()
+    assert says in err
+    assert err.count("\n") == 1
+    assert not out
+    assert written(here) == []
+
+
+def test_an_unwritable_folder_is_one_line(here: Path, capfd):
+    (here / "file").write_text("in the way")
+    assert main(["run", "item-search", "--out", "file/run"]) == 2
+    err = capfd.readouterr().err
+    assert "Not a directory" in err
+    assert err.count("\n") == 1
+    assert written(here) == ["file"]
+
+
+def test_a_folder_that_holds_something_is_not_run_into(here: Path, capfd):
+    (here / "run").mkdir()
+    (here / "run" / "thesis.txt").write_text("precious")
+    assert main(["run", "item-search", "--out", "run"]) == 2
+    assert "run is not empty" in capfd.readouterr().err
+    assert written(here) == ["run", "run/thesis.txt"]
+
+
+def test_run_resume_and_report_from_the_command_line(here: Path, capfd):
+    budget = ["--tasks", "2", "--iterations", "2", "--seeds", "2"]
+    assert main(["run", "item-search", *budget, "--time-limit", "0s"]) == 0
+    assert "Stopped (time limit). Go on with: posterity resume runs/item-search-blrl-001" in capfd.readouterr().out
+    assert main(["resume", "runs/item-search-blrl-001"]) == 0
+    assert main(["run", "item-search", *budget, "--method", "boss"]) == 0
+    assert "Done: runs/item-search-boss-001. See it with: posterity report" in capfd.readouterr().out
+    assert main(["report", "runs/item-search-blrl-001", "runs/item-search-boss-001", "--out", "rep"]) == 0
+    out = capfd.readouterr().out
+    assert "blrl" in out
+    assert "boss" in out
+    assert "rep/item-search-learning.png" in out
+    assert (here / "rep" / "table.csv").exists()
+
+
+def test_resuming_a_finished_run_changes_nothing(here: Path, capfd):
+    assert main(["run", "random-mdp", "--tasks", "1", "--iterations", "1", "--out", "run"]) == 0
+    before = {path: (here / path).read_bytes() for path in written(here) if (here / path).is_file()}
+    assert main(["resume", "run"]) == 0
+    assert "Done: run" in capfd.readouterr().out
+    assert before == {path: (here / path).read_bytes() for path in written(here) if (here / path).is_file()}
+
+
+def test_the_demo_ends_with_a_table_a_figure_and_the_path_to_them(here: Path, capfd):
+    assert main(["demo", "--tasks", "3", "--seeds", "2"]) == 0
+    out = capfd.readouterr().out
+    assert "find the" in out
+    assert "Mean return per episode" in out
+    figure = out.splitlines()[-1]
+    assert (here / figure).exists()
+
+
+def test_the_coin_table_as_json(here: Path, capfd):
+    assert main(["theory", "coin", "--json"]) == 0
+    table = json.loads(capfd.readouterr().out)["table"]
+    assert [row["prior"] for row in table] == [[n, 10 - n] for n in range(11)]
+    assert [row["flips"] for row in table] == [77, 67, 57, 48, 41, 39, 41, 48, 57, 67, 77]
+    assert [row["printed_in_paper"] for row in table] == [78, 68, 58, 49, 42, 40, 42, 48, 58, 68, 78]
+
+
+def test_radius_and_complexity_answer(here: Path, capfd):
+    assert main(["theory", "radius", "--prior", "1", "1", "--truth", "0.5", "0.5", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["radius"] == pytest.approx(0.34657, abs=1e-4)
+    args = ["--radius", "0.0005", "--epsilon", "0.5", "--delta", "0.1", "--rho", "0.05", "--states", "9"]
+    assert main(["theory", "complexity", *args, "--actions", "4", "--gamma", "0.9", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["lemma_4_3_order"] == pytest.approx(122.3, abs=0.1)
+    assert facts["proposition_4_2_observations"] == 15706
+    assert facts["proposition_4_4_concentration"] is None
+
+
+def test_the_claim_is_one_command(here: Path, capfd):
+    assert main(["theory", "transfer", "--tasks", "2", "--seeds", "2", "--out", "claim"]) == 0
+    assert (here / "claim" / "report" / "random-mdp-transfer.png").exists()
+
+
+def test_lists_are_readable_by_people_and_machines(here: Path, capfd):
+    for command in ("families", "methods", "presets"):
+        assert main([command]) == 0
+        assert len(capfd.readouterr().out.splitlines()) > 4
+        assert main([command, "--json"]) == 0
+        assert len(json.loads(capfd.readouterr().out)) >= 2
+
+
+def test_a_house_can_be_looked_at(here: Path, capfd):
+    assert main(["families", "--show", "item-search", "--tasks", "2"]) == 0
+    out = capfd.readouterr().out
+    assert out.count("find the") == 2
+    assert "@ " in out
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "theory coin", "theory radius", "theory complexity", "theory transfer"])
+def test_every_command_explains_itself(here: Path, capfd, command: str):
+    with contextlib.suppress(SystemExit):
+        main([*command.split(), "--help"])
+    out = capfd.readouterr().out
+    assert "usage: posterity" in out
+    assert written(here) == []
+
+
+def test_every_setting_of_a_run_has_a_flag_and_a_help_line(here: Path, capfd):
+    from posterity.experiment.config import resolve
+
+    with pytest.raises(SystemExit):
+        main(["run", "random-mdp", "--help"])
+    out = " ".join(capfd.readouterr().out.split())
+    config = resolve("random-mdp", "blrl", "quick")
+    for model, prefix in ((config, ""), (config.agent, ""), (config.env, "env.")):
+        for name, field in type(model).model_fields.items():
+            if name not in ("agent", "env", "family"):
+                assert f"--{prefix}{name.replace('_', '-')}" in out, name
+                assert field.description, name
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = f"{sys.executable} -m posterity families | true"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert not done.stderr
