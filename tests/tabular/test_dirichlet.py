@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from posterity.errors import UserError
 from posterity.tabular.dirichlet import DirichletRows, Pooling, fit_dirichlet, sample_dirichlet
 from posterity.types import FiniteSpec, FloatArray, Transition
 
@@ -21,7 +22,7 @@ def polya(counts: FloatArray, alpha: FloatArray) -> float:
 
 def test_the_posterior_equals_counting():
     rows = belief()
-    world, task = rows.begin(rows.prior())
+    _, task = rows.begin(rows.prior())
     generator = np.random.default_rng(0)
     counts, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2, 2))
     for _ in range(200):
@@ -31,8 +32,6 @@ def test_the_posterior_equals_counting():
         rewards[state, action, level] += 1
     np.testing.assert_array_equal(task.prior.next_state + task.counts.next_state, 1.0 + counts)
     np.testing.assert_array_equal(task.prior.reward + task.counts.reward, 1.0 + rewards)
-    pooled = DirichletRows(SPEC, 5, 1.0, "counts").pool(world, task)
-    np.testing.assert_array_equal(pooled.alpha.next_state, 1.0 + counts)
 
 
 def test_observing_leaves_the_earlier_posterior_as_it_was():
@@ -112,6 +111,21 @@ def test_more_tasks_than_there_is_room_for_are_refused():
     world, _ = rows.begin(rows.prior())
     with pytest.raises(ValueError, match="room for 1 tasks"):
         rows.begin(world)
+
+
+def test_added_counts_are_those_of_all_tasks():
+    rows = belief("counts")
+    world = rows.prior()
+    for following in (0, 1, 1):
+        world, task = rows.begin(world)
+        world = rows.pool(world, rows.observe(task, Transition(2, 1, 0.0, following, False)))
+    np.testing.assert_array_equal(world.alpha.next_state[2, 1], [2.0, 3.0, 1.0])
+    assert world.alpha.next_state.sum() == 3 * 2 * 3 + 3
+
+
+def test_more_counts_than_memory_should_hold_are_refused_before_the_run():
+    with pytest.raises(UserError, match="use fewer tasks or states, or pooling 'counts'"):
+        DirichletRows(SPEC._replace(states=300), 500, 1.0, "evidence")
 
 
 def test_pooling_again_in_the_same_task_counts_it_once():

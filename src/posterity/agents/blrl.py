@@ -88,7 +88,7 @@ class Blrl:
         self.belief: Belief = (
             HiddenLayout(spec, settings.concentration)
             if spec.layout is not None and settings.structure
-            else DirichletRows(spec, tasks, settings.concentration, settings.pooling)
+            else DirichletRows(spec, tasks, settings.concentration, settings.pooling if transfer else "counts")
         )
 
     def init(self, key: Key) -> BlrlState:

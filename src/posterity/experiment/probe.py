@@ -1,7 +1,8 @@
 """Measuring a learner against the true task, which it never sees.
 
-radius   mean over pairs of the prior-mass radius d_pi of the world posterior, for the task that begins   (Prop. 4.2)
-gap      value lost by the present policy: E_start[V*(s) - V^policy(s)]                               (Prop. 4.4)
+radius                   mean over pairs of d_pi of the world posterior, for the task that begins (Proposition 4.2)
+radius_of_hidden_world   the same for the distribution that the tasks are really drawn from
+gap                      value lost by the present policy, E_start[V*(s) - V^policy(s)] (Proposition 4.4)
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Probe:
         if not self.on or not isinstance(state.world, World):
             return {}
         truth: Truth = self.family.truth(task)
-        alpha = state.world.alpha
-        radius = joint_radius([(alpha.next_state, truth.probability), (alpha.reward, truth.reward)])
-        return {"radius": round(float(np.mean(radius)), 6)}
+        hidden = self.family.world()
+        facts = {"radius": _radius(state.world.alpha, truth)}
+        return facts if hidden is None else facts | {"radius_of_hidden_world": _radius(hidden, truth)}
 
     def after(self, task: Task, state: BlrlState) -> dict[str, float]:
         """Of the present policy in the true task."""
@@ -70,3 +71,9 @@ class Probe:
             best = value_iteration(process, self.gamma, EXACT).values
             self.solved[name] = Solved(process, best, truth.start)
         return self.solved[name]
+
+
+def _radius(alpha: tuple[FloatArray, FloatArray], truth: Truth) -> float:
+    """The mean radius over pairs of a world with these parameters for next states and rewards."""
+    rows = zip(alpha, (truth.probability, truth.reward), strict=True)
+    return round(float(np.mean(joint_radius(list(rows)))), 6)

@@ -62,6 +62,10 @@ class FiniteFamily(Family):
     def truth(self, task: Task) -> Truth:
         """The true process of `task`."""
 
+    def world(self) -> tuple[FloatArray, FloatArray] | None:
+        """The Dirichlet parameters, [S, A, S] and [S, A, R], that the rows of tasks are drawn from, if so they are."""
+        return None
+
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """The environment that plays `truth(task)`, cut off after `spec.steps` steps."""
         return FiniteEnv(self.spec, self.truth(task))

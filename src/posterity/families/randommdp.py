@@ -65,6 +65,10 @@ class RandomMDP(FiniteFamily):
             start=np.full(self.spec.states, 1.0 / self.spec.states),
         )
 
+    def world(self) -> tuple[FloatArray, FloatArray]:
+        """The hidden world."""
+        return self.next_alpha, self.reward_alpha
+
 
 def _rows(generator: np.random.Generator, alpha: FloatArray) -> FloatArray:
     """One Dirichlet draw per row. The floor keeps rows of tiny parameters from underflowing to 0 / 0."""

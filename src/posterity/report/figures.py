@@ -45,6 +45,10 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         within.set(xlabel="iteration of a task")
         within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
         within.legend()
+        means = np.concatenate([line.get_ydata() for axes in (over_tasks, within) for line in axes.get_lines()])
+        low, high = np.nanmin(means), np.nanmax(means)  # the mean of the first few tasks has a band nobody wants to see
+        if high > low:
+            within.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
         return _save(figure, stem)
 
@@ -59,13 +63,16 @@ def transfer(runs: Sequence[Run], epsilon: float, stem: Path) -> list[Path]:
             tasks = np.arange(1, run.radius.shape[1] + 1)
             _curve(left, tasks, rolling(run.radius, window), name, colour)
             _curve(right, tasks, rolling(suboptimal_steps(run, epsilon), window), name, colour)
+        if np.isfinite(runs[0].hidden_radius).any():
+            floor = float(np.nanmean(runs[0].hidden_radius))
+            left.axhline(floor, color="grey", linestyle="--", linewidth=1.2, label="the hidden world itself")
+        left.legend()
         left.set(xlabel="task", ylabel="$d_\\pi$, mean over state-action pairs", ylim=(0, None))
         left.set_title("prior-mass radius of the prior a task begins with", fontsize=10)
         right.set(xlabel="task", ylabel="steps", ylim=(0, None))
         right.set_title(
             f"steps of a task on which the policy was not $\\epsilon$-optimal ($\\epsilon$ = {epsilon:g})", fontsize=10
         )
-        right.legend()
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, mean of {window} tasks, 95 % intervals")
         return _save(figure, stem)
 

@@ -30,6 +30,7 @@ class Run(NamedTuple):
     returns: FloatArray  # [L, K, iterations]
     gap: FloatArray  # [L, K, iterations] value lost, where it was probed
     radius: FloatArray  # [L, K] d_pi at the start of a task, where it was probed
+    hidden_radius: FloatArray  # [L, K] the same for the distribution that tasks are drawn from
     wall: float  # seconds
 
     @property
@@ -52,7 +53,8 @@ class Interval(NamedTuple):
     over: str  # "seeds" or "tasks"
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]" if np.isfinite(self.mean) else "-"
+        """A Student-t interval is as wide above the mean as below it."""
+        return f"{self.mean:.3g} ± {self.high - self.mean:.2g}" if np.isfinite(self.mean) else "-"
 
 
 def read_run(path: Path) -> Run:
@@ -72,15 +74,18 @@ def read_run(path: Path) -> Run:
         raise UserError(f"{path} has no finished iteration to report yet")
     seeds = list(range(config["seed"], config["seed"] + config["seeds"]))
     shape = (len(seeds), config["tasks"], config["iterations"])
-    returns, gap, radius = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    returns, gap = np.full(shape, np.nan), np.full(shape, np.nan)
+    radius, hidden = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
     for record in iterations:
         place = record["seed"] - seeds[0], record["task"], record["iteration"]
         returns[place] = record["return"]
         gap[place] = record.get("gap", np.nan)
     for record in records:
         if record["kind"] == "task":
-            radius[record["seed"] - seeds[0], record["task"]] = record.get("radius", np.nan)
-    return Run(path, config, sessions, seeds, returns, gap, radius, iterations[-1]["wall"])
+            where = record["seed"] - seeds[0], record["task"]
+            radius[where] = record.get("radius", np.nan)
+            hidden[where] = record.get("radius_of_hidden_world", np.nan)
+    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, iterations[-1]["wall"])
 
 
 def _records(path: Path) -> bytes:

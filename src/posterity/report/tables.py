@@ -62,18 +62,16 @@ def _row(run: Run, view: View) -> Row:
 def terminal(rows: Sequence[Row], view: View) -> Table:
     """The table as rich shows it."""
     last = view.last_task if view.last_task is not None else max(row.tasks for row in rows)
-    over = " and ".join(sorted({row.overall.over for row in rows}))
-    table = Table(
-        title=f"Mean return per episode, tasks {view.first_task}-{last}", caption=f"95 % intervals over {over}"
-    )
-    for name in ("family", "method", "preset"):
-        table.add_column(name)
-    titles = ("seeds", "tasks", "Start", f"first {view.early}", f"last {view.early}", "all", "minutes")
-    for name in titles:
-        table.add_column(name, justify="right")
+    over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
+    title, caption = f"Mean return per episode, tasks {view.first_task}-{last}", f"± 95 % interval over {over}"
+    table = Table(title=title, caption=caption)
+    table.add_column("run")
+    for name in ("Start", f"first {view.early}", f"last {view.early}", "all"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        scores = (str(score) for score in (row.start, row.early, row.late, row.overall))
-        table.add_row(*row[:3], str(row.seeds), str(row.tasks), *scores, f"{row.minutes:.1f}")
+        table.add_row(
+            f"{row.family} {row.method}", *(str(score) for score in (row.start, row.early, row.late, row.overall))
+        )
     return table
 
 

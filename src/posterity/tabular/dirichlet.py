@@ -18,10 +18,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
+from posterity.errors import UserError
 from posterity.tabular.mdp import FiniteMDP
 from posterity.types import BoolArray, FiniteSpec, FloatArray, Transition
 
 Pooling = Literal["evidence", "counts"]
+MOST_ENTRIES = 20_000_000  # counts of all tasks together that pooling by evidence will hold and fit
 
 
 class Rows(NamedTuple):
@@ -32,11 +34,11 @@ class Rows(NamedTuple):
 
 
 class World(NamedTuple):
-    """The distribution of tasks as far as it is known, and the counts of each task it was learned from."""
+    """The distribution of tasks as far as it is known, and the counts it was learned from."""
 
     alpha: Rows
-    history: Rows  # leading axis: C tasks
-    task: int  # where in `history` the present task is written
+    history: Rows  # leading axis: C tasks (`evidence`), or 1, all tasks before the present one (`counts`)
+    task: int  # the number of the present task
 
 
 class TaskRows(NamedTuple):
@@ -54,19 +56,28 @@ class DirichletRows:
         self.tasks = tasks
         self.concentration = concentration
         self.pooling: Pooling = pooling
+        entries = tasks * spec.states * spec.actions * spec.states
+        if pooling == "evidence" and entries > MOST_ENTRIES:
+            size = f"{tasks} tasks x {spec.states} x {spec.actions} x {spec.states} counts"
+            raise UserError(f"Pooling by evidence would keep {size}; use fewer tasks or states, or pooling 'counts'")
 
     def prior(self) -> World:
         """Before any task: every row Dirichlet with all parameters equal to `concentration`."""
         states, actions, levels = self.spec.states, self.spec.actions, len(self.spec.levels)
         shapes = Rows(np.empty((states, actions, states)), np.empty((states, actions, levels)))
         alpha = Rows(*(np.full_like(shape, self.concentration) for shape in shapes))
-        return World(alpha, Rows(*(np.zeros((self.tasks, *shape.shape)) for shape in shapes)), task=-1)
+        kept = self.tasks if self.pooling == "evidence" else 1
+        return World(alpha, Rows(*(np.zeros((kept, *shape.shape)) for shape in shapes)), task=-1)
 
     def begin(self, world: World) -> tuple[World, TaskRows]:
         """A new task, which starts as a copy of the world posterior."""
         if world.task + 1 >= self.tasks:
             raise ValueError(f"this belief has room for {self.tasks} tasks")
-        return world._replace(task=world.task + 1), TaskRows(world.alpha, Rows(*map(np.zeros_like, world.alpha)))
+        history = world.history
+        if self.pooling == "counts":
+            history = Rows(*(alpha[None] - self.concentration for alpha in world.alpha))
+        task = TaskRows(world.alpha, Rows(*map(np.zeros_like, world.alpha)))
+        return World(world.alpha, history, world.task + 1), task
 
     def observe(self, task: TaskRows, row: Transition) -> TaskRows:
         """The exact update: one more count."""
@@ -78,14 +89,14 @@ class DirichletRows:
 
     def pool(self, world: World, task: TaskRows) -> World:
         """The world posterior given all tasks, the present one as far as it went."""
+        if self.pooling == "counts":
+            pairs = zip(world.history, task.counts, strict=True)
+            return world._replace(alpha=Rows(*(self.concentration + kept[0] + counts for kept, counts in pairs)))
         history = Rows(*(array.copy() for array in world.history))
         for kept, counts in zip(history, task.counts, strict=True):
             kept[world.task] = counts
-        seen = Rows(*(array[: world.task + 1] for array in history))
-        if self.pooling == "counts":
-            alpha = Rows(*(self.concentration + array.sum(axis=0) for array in seen))
-        else:
-            alpha = Rows(*(fit_dirichlet(a, at, self.concentration) for a, at in zip(seen, world.alpha, strict=True)))
+        pairs = zip(history, world.alpha, strict=True)
+        alpha = Rows(*(fit_dirichlet(kept[: world.task + 1], at, self.concentration) for kept, at in pairs))
         return World(alpha, history, world.task)
 
     def sample(
