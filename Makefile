@@ -23,17 +23,9 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Every figure and number in README.md and docs/ about finite MDPs, from nothing: about ten minutes on two cores.
+# Every record and figure behind README.md and docs/results.md, from nothing: about fifteen minutes on two cores.
 results: install
-	rm -rf runs/results && mkdir -p runs/results
-	$(BIN)/posterity run item-search --method blrl --seeds 5 --out runs/results/item-search-blrl
-	$(BIN)/posterity run item-search --method boss --seeds 5 --out runs/results/item-search-boss
-	$(BIN)/posterity theory transfer --seeds 10 --tasks 60 --out runs/results/random-mdp
-	for run in item-search-blrl item-search-boss random-mdp/blrl random-mdp/boss; do \
-	  mkdir -p results/finite/$$run && cp runs/results/$$run/config.toml runs/results/$$run/versions.json results/finite/$$run/ && \
-	  gzip -9 -n -c runs/results/$$run/records.jsonl > results/finite/$$run/records.jsonl.gz || exit 1; done
-	$(BIN)/posterity report results/finite/item-search-blrl results/finite/item-search-boss --tasks 51-300 --out results/finite/item-search
-	$(BIN)/posterity report results/finite/random-mdp/blrl results/finite/random-mdp/boss --out results/finite/random-mdp
+	results/finite/make.sh
 
 format: install
 	$(BIN)/ruff format .
