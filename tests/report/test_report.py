@@ -1,8 +1,8 @@
 """Metrics, tables and figures, on records made up for the purpose."""
 
 import csv
-import gzip
 import json
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +121,7 @@ def test_a_run_that_has_only_begun_can_be_reported(tmp_path: Path):
 def test_published_records_may_be_compressed(tmp_path: Path):
     path = made_up(tmp_path / "run")
     plain = read_run(path).returns
-    (path / "records.jsonl.gz").write_bytes(gzip.compress((path / "records.jsonl").read_bytes()))
+    (path / "records.jsonl.xz").write_bytes(lzma.compress((path / "records.jsonl").read_bytes()))
     (path / "records.jsonl").unlink()
     np.testing.assert_array_equal(read_run(path).returns, plain)
 

@@ -6,8 +6,8 @@ a single seed it is over tasks instead, and says so.
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +65,7 @@ def read_run(path: Path) -> Run:
         lines = _records(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {error}") from error
     _check_whole(path, len(lines))
     records = _parse(path / "records.jsonl", lines)
@@ -90,8 +90,8 @@ def read_run(path: Path) -> Run:
 
 def _records(path: Path) -> bytes:
     """The records as written, or as published: compressed."""
-    packed = path / "records.jsonl.gz"
-    return gzip.decompress(packed.read_bytes()) if packed.exists() else (path / "records.jsonl").read_bytes()
+    packed = path / "records.jsonl.xz"
+    return lzma.decompress(packed.read_bytes()) if packed.exists() else (path / "records.jsonl").read_bytes()
 
 
 def _check_whole(path: Path, size: int) -> None:
