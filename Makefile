@@ -23,7 +23,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Every record and figure behind README.md and docs/results.md, from nothing: about twelve minutes on two cores.
+# Every record and figure behind README.md and docs/results.md, from nothing: about fifteen minutes on two cores.
 results: install
 	results/finite/make.sh
 

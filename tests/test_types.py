@@ -13,7 +13,9 @@ def test_a_key_always_gives_the_same_stream():
 
 
 def test_keys_of_different_places_give_different_streams():
-    places = [Key.of(3), Key.of(4), Key.of(3).fold("task", 1), Key.of(3).fold("task", 2), Key.of(3).fold("step", 1)]
+    root = Key.of(3)
+    places = [root, root.fold(0), root.fold(0, 0), root.fold(7), Key.of(3 + (7 << 32)), Key.of(4)]
+    places += [root.fold("task", 1), root.fold("task", 2), root.fold("step", 1)]
     assert len({key.seed() for key in places}) == len(places)
     assert len({float(key.generator().random()) for key in places}) == len(places)
 

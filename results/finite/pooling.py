@@ -12,7 +12,12 @@ from posterity.report.metrics import interval, suboptimal_steps
 
 HERE = Path(__file__).parent / "pooling"
 ALIKE = (1, 2, 5, 20)
-WAYS = {"evidence": COLOURS["blrl"], "counts": "#009E73", "boss": COLOURS["boss"]}
+WAYS = {
+    "evidence": (COLOURS["blrl"], "blrl, evidence, unknown pairs from the world"),
+    "evidence-task": ("#56B4E9", "blrl, evidence, all pairs from the task"),
+    "counts": ("#009E73", "blrl, counts, unknown pairs from the world"),
+    "boss": (COLOURS["boss"], "boss"),
+}
 
 
 def main() -> None:
@@ -48,11 +53,10 @@ def main() -> None:
             ("prior-mass radius $d_\\pi$", "steps of a task not $\\epsilon$-optimal ($\\epsilon$ = 1)"),
             strict=True,
         ):
-            for way, colour in WAYS.items():
+            for way, (colour, label) in WAYS.items():
                 mine = [row[score] for row in rows if row["way"] == way]
                 mean = [score.mean for score in mine]
                 error = [score.high - score.mean for score in mine]
-                label = way if way == "boss" else f"blrl, {way}"
                 panel.errorbar(ALIKE, mean, yerr=error, color=colour, marker="o", capsize=3, label=label)
             if score == "radius":
                 hidden = [row["hidden"].mean for row in rows if row["way"] == "evidence"]
@@ -63,7 +67,7 @@ def main() -> None:
             panel.set_xticks(ALIKE, [str(alike) for alike in ALIKE])
             panel.minorticks_off()
             panel.set_title(title, fontsize=10)
-        axes[0].legend()
+        axes[0].legend(fontsize=8)
         figure.suptitle("random-mdp, tasks 11-40, 5 seeds, 95 % intervals")
         for suffix in ("png", "svg"):
             figure.savefig(HERE / f"pooling.{suffix}", metadata={"Date": None} if suffix == "svg" else None)

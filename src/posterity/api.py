@@ -18,11 +18,11 @@ from posterity.experiment.run import check, guarded, lifelong
 from posterity.report.metrics import Run, read_run
 
 
-def run(family: str, *, out: str | Path, method: str = "blrl", preset: str = "quick", **changes: Any) -> Run:
+def run(family: str, *, out: str | Path, method: str | None = None, preset: str = "quick", **changes: Any) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}."""
     config = resolve(family, method, preset, changes)
     check(config)
-    folder = RunFolder.create(Path(out), config, command=f"posterity.run({family!r}, method={method!r})")
+    folder = RunFolder.create(Path(out), config, command=f"posterity.run({family!r}, method={config.method!r})")
     guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Base of all settings: immutable, and unknown names are errors."""
+    """Base of all settings: immutable; unknown names, NaN and infinity are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def setting(default: Any, help_line: str, **bounds: Any) -> Any:

@@ -3,7 +3,8 @@
 Shape letters, used in every docstring that names an array:
 
     L lanes (independent learners)    K tasks, or models sampled from a posterior    C capacity    B batch
-    S states    A actions    M outcomes of a state-action pair    R reward levels    V hidden variables
+    O observation    A action, or number of actions    N candidates    P particles    T planning steps
+    S states    M outcomes of a state-action pair    R reward levels    V hidden variables
 
 Randomness is a `Key`: the run's seed followed by the names of where it is used. A key is folded, never consumed, so
 what is drawn for task 3, iteration 5, step 7 does not depend on what was drawn before it. That is what makes a resumed
@@ -41,11 +42,19 @@ class Key(NamedTuple):
 
     def generator(self) -> np.random.Generator:
         """A fresh NumPy generator. The same key always gives the same stream."""
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.path)))
+        return np.random.Generator(np.random.PCG64(self._sequence()))
 
     def seed(self) -> int:
         """One 31-bit number for what takes a plain seed, such as Gymnasium's `reset`."""
-        return int(np.random.SeedSequence(self.path).generate_state(1)[0] >> 1)
+        return int(self.words(1)[0] >> 1)
+
+    def words(self, count: int) -> NDArray[np.uint32]:
+        """`count` random 32-bit words, for what makes its own keys, such as JAX."""
+        return self._sequence().generate_state(count).astype(np.uint32)
+
+    def _sequence(self) -> np.random.SeedSequence:
+        """By spawn key: as plain entropy (3,) and (3, 0) would be the same place, since words are padded with zeros."""
+        return np.random.SeedSequence(self.path[0], spawn_key=self.path[1:])
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,14 @@ class Task:
     index: int
     name: str
     factors: Mapping[str, Any]  # plain JSON values: what it takes to build the task again
+
+
+class Budget(NamedTuple):
+    """How much a run will see, so that memory can be laid out before it begins."""
+
+    tasks: int
+    iterations: int
+    steps: int
 
 
 class Transition(NamedTuple):
@@ -89,3 +106,13 @@ class FiniteSpec(NamedTuple):
     terminal: BoolArray  # [S] states in which an episode is over
     steps: int  # an episode is cut off after this many
     layout: Layout | None = None  # the structure of a world in which only the places of things are hidden
+
+
+class Spec(NamedTuple):
+    """What an agent may know of every task of a family with real observations and actions."""
+
+    obs_dim: int  # O
+    low: FloatArray  # [A] least action
+    high: FloatArray  # [A] greatest action
+    steps: int  # an episode is cut off after this many
+    alive: tuple[FloatArray, FloatArray] | None  # (low [O], high [O]): outside this box an episode ends

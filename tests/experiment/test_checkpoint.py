@@ -55,8 +55,11 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(tmp_path: Path, monkeypatc
 
 def test_a_state_of_another_shape_is_told_apart(tmp_path: Path):
     checkpoint.save(tmp_path / "state", state(), Position())
-    with pytest.raises(UserError, match="another method or version"):
+    with pytest.raises(UserError, match="another method, size or version"):
         checkpoint.load(tmp_path / "state", {"other": np.zeros(3)})
+    wider = state()._replace(parts=[np.array(True), np.zeros((1, 2))])
+    with pytest.raises(UserError, match="another method, size or version"):
+        checkpoint.load(tmp_path / "state", wider)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100])

@@ -3,9 +3,15 @@ import pytest
 from posterity.agents import METHODS
 from posterity.errors import UserError
 from posterity.experiment.config import PRESETS, from_toml, resolve, to_toml
-from posterity.families import FAMILIES
+from posterity.families import FAMILIES, family_type
 
-CASES = [(family, method, preset) for family in FAMILIES for method in METHODS for preset in PRESETS]
+CASES = [
+    (family, method, preset)
+    for family in FAMILIES
+    for method in METHODS
+    for preset in PRESETS
+    if METHODS[method].finite == family_type(family).finite
+]
 
 
 @pytest.mark.parametrize(("family", "method", "preset"), CASES)

@@ -10,14 +10,14 @@ from posterity.experiment.probe import Probe
 from posterity.families.randommdp import RandomMDP
 from posterity.tabular.dirichlet import Rows
 from posterity.tabular.mdp import FiniteMDP, greedy, value_iteration
-from posterity.types import Key
+from posterity.types import Budget, Key
 
 FAMILY = RandomMDP()
 (TASK,) = FAMILY.tasks(Key.of(0).fold("stream"), 1)
 
 
 def probe() -> tuple[Probe, Blrl]:
-    agent = Blrl(FAMILY.spec, BlrlSettings(), tasks=1)
+    agent = Blrl(FAMILY.spec, BlrlSettings(), Budget(1, 1, 10))
     return Probe(resolve("random-mdp", "blrl", "quick"), FAMILY, agent), agent
 
 
@@ -27,16 +27,19 @@ def test_the_optimal_policy_loses_nothing_and_another_does():
     process = FiniteMDP(truth.probability, None, truth.reward @ FAMILY.spec.levels, FAMILY.spec.terminal)
     quality = value_iteration(process, 0.95, 1e-10).action_values
     state = agent.begin_task(Key.of(0), agent.init(Key.of(0)))
-    assert measure.after(TASK, state._replace(policy=greedy(quality)))["gap"] == pytest.approx(0.0, abs=1e-5)
-    assert measure.after(TASK, state._replace(policy=greedy(-quality)))["gap"] > 1.0
+    assert measure.after(TASK, [state._replace(policy=greedy(quality))], 0)["gap"] == pytest.approx(0.0, abs=1e-5)
+    assert measure.after(TASK, [state._replace(policy=greedy(-quality))], 0)["gap"] > 1.0
 
 
 def test_a_world_posterior_at_the_hidden_world_has_a_smaller_radius_than_the_prior():
     measure, agent = probe()
     state = agent.begin_task(Key.of(0), agent.init(Key.of(0)))
     hidden = Rows(FAMILY.next_alpha, FAMILY.reward_alpha)
-    near = measure.begin(TASK, state._replace(world=state.world._replace(alpha=hidden)))["radius"]
-    assert near < 0.5 * measure.begin(TASK, state)["radius"]
+    near = measure.begin(TASK, [state._replace(world=state.world._replace(alpha=hidden))], 0)["radius"]
+    flat = measure.begin(TASK, [state], 0)["radius"]
+    assert near is not None
+    assert flat is not None
+    assert near < 0.5 * flat
 
 
 def test_as_tasks_go_by_radius_and_suboptimal_steps_fall_for_blrl_and_not_for_boss(tmp_path: Path):

@@ -40,6 +40,20 @@ def test_objects_lie_in_rooms_that_can_hold_them_as_often_as_the_table_says():
     assert np.abs(share - OBJECT_IN_TYPE).max() < 0.05  # drawing empty houses again raises it a little
 
 
+def test_objects_lie_anywhere_in_their_room_and_goals_are_drawn_evenly():
+    """Chi-square over 4000 houses; 0.001 quantiles of 15 and 1 degrees of freedom."""
+    cells, goals = np.zeros(FAMILY.rooms.shape[1]), np.zeros(2)
+    for house in HOUSES:
+        for places in house.factors["objects"].values():
+            for place in places:
+                cells += (FAMILY.rooms == place).sum(axis=0)
+        present = [k for k, kind in enumerate(KINDS) if house.factors["objects"][kind]]
+        if len(present) == 2:
+            goals[present.index(house.factors["goal"])] += 1
+    assert ((cells - cells.mean()) ** 2 / cells.mean()).sum() < 37.7
+    assert ((goals - goals.mean()) ** 2 / goals.mean()).sum() < 10.8
+
+
 def test_there_is_always_something_to_find_and_it_can_be_reached_in_one_epoch():
     layout = FAMILY.spec.layout
     assert layout is not None

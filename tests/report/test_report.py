@@ -65,6 +65,7 @@ def test_what_is_not_on_record_is_left_out_and_not_zero():
     low, high = band(sample)
     assert low[0] < 2.0 < high[0]
     assert np.isnan(low[1])
+    assert np.isnan(band(sample[:1])[0]).all(), "one value has no interval"
     np.testing.assert_allclose(rolling(np.array([[1.0, np.nan, 5.0]]), 2), [[1.0, 1.0, 5.0]])
 
 
@@ -94,7 +95,7 @@ def test_steps_that_were_not_optimal_are_counted(tmp_path: Path):
 
 def test_a_report_of_two_methods_is_a_table_and_figures(tmp_path: Path):
     paths = [made_up(tmp_path / name, name, probe=True) for name in ("blrl", "boss")]
-    made = make_report(paths, tmp_path / "report", View())
+    made = make_report(paths, tmp_path / "report", View(), 1.0)
     names = sorted(path.name for path in made.files)
     assert names == [
         "made-up-learning.png",
@@ -113,8 +114,8 @@ def test_a_run_that_has_only_begun_can_be_reported(tmp_path: Path):
     path = made_up(tmp_path / "run")
     text = (path / "records.jsonl").read_text().splitlines(keepends=True)
     (path / "records.jsonl").write_text("".join(text[:12]))
-    made = make_report([path], tmp_path / "report", View())
-    assert made.rows[0].tasks == 1
+    made = make_report([path], tmp_path / "report", View(), 1.0)
+    assert made.rows[0].last_task == 1
     assert str(made.rows[0].late) == "-"
 
 
@@ -133,6 +134,39 @@ def test_records_cut_in_half_are_refused(tmp_path: Path):
         read_run(tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config.toml", ("seed = 7", "seed = 8")),
+        ("config.toml", ("seed = 7", "")),
+        ("config.toml", ("tasks = 4", "tasks = 2")),
+        ("config.toml", ('family = "made-up"', "family = ")),
+        ("versions.json", ("{", "[")),
+        ("records.jsonl", ('"seed": 7, ', "")),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused_in_one_line(tmp_path: Path, file: str, change: tuple[str, str]):
+    path = made_up(tmp_path / "run") / file
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(UserError, match=r"holds no readable run|do not fit together") as refused:
+        read_run(tmp_path / "run")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_checkpoint_is_refused_in_one_line(tmp_path: Path):
+    path = made_up(tmp_path / "run") / "checkpoints"
+    path.mkdir()
+    for content in (b"", b"12345", b"\x05\0\0\0\0\0\0\0{}{}{"):
+        (path / "state.safetensors").write_bytes(content)
+        with pytest.raises(UserError, match="holds no readable run"):
+            read_run(tmp_path / "run")
+
+
+def test_two_runs_of_one_method_can_be_told_apart(tmp_path: Path):
+    table = terminal(rows([read_run(made_up(tmp_path / name)) for name in ("one", "two")], View()), View())
+    assert list(table.columns[0].cells) == ["made-up blrl (one)", "made-up blrl (two)"]
+
+
 def test_a_line_that_is_no_record_is_named(tmp_path: Path):
     path = made_up(tmp_path / "run") / "records.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -143,7 +177,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path):
 
 def test_tasks_beyond_the_run_are_refused(tmp_path: Path):
     with pytest.raises(UserError, match="has 4 tasks; there is no task 9"):
-        make_report([made_up(tmp_path / "run")], tmp_path / "report", View(9))
+        make_report([made_up(tmp_path / "run")], tmp_path / "report", View(9), 1.0)
 
 
 @pytest.mark.parametrize("missing", ["config.toml", "versions.json", "records.jsonl"])

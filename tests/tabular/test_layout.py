@@ -103,6 +103,14 @@ def test_many_tasks_teach_how_often_a_thing_lies_where():
     np.testing.assert_allclose(world.alpha[0] / world.alpha[0].sum(), [0.75, 0.0, 0.25], atol=0.01)
 
 
+def test_pooling_again_in_the_same_task_counts_it_once():
+    belief = corridor()
+    world, task = belief.begin(belief.prior())
+    task = belief.observe(task, Transition(0, 1, 1.0, 4, True))
+    once = belief.pool(world, task)
+    np.testing.assert_array_equal(belief.pool(once, task).alpha, once.alpha)
+
+
 def test_a_family_without_a_layout_is_refused():
     with pytest.raises(ValueError, match="no layout"):
         HiddenLayout(FiniteSpec(2, 2, np.zeros(1), np.zeros(2, dtype=bool), 5), 1.0)

@@ -13,8 +13,9 @@ class Method(NamedTuple):
     """How a method is made: a class, its settings, and what sets it apart from others of the same class."""
 
     summary: str
-    agent: str  # module:Class, called with (spec, settings, tasks, **fixed)
+    agent: str  # module:Class, called with (spec, settings, budget, **fixed)
     settings: str  # module:Class
+    finite: bool  # runs on finite families, or else on those with real observations and actions
     fixed: dict[str, Any]
 
     def settings_type(self) -> type[Settings]:
@@ -26,9 +27,13 @@ class Method(NamedTuple):
         return _load(self.agent)
 
 
-_BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings")
+_VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.vblrl:VblrlSettings", False)
+_BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings", True)
 
 METHODS = {
+    "vblrl": Method("variational Bayesian lifelong RL: the paper's algorithm", *_VBLRL, {}),
+    "single-task": Method("the same model and planner, every task from scratch", *_VBLRL, {"mode": "single-task"}),
+    "hip-mdp": Method("one world model for all tasks, planned with directly", *_VBLRL, {"mode": "hip-mdp"}),
     "blrl": Method("Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", *_BLRL, {}),
     "boss": Method("best of sampled set: the same agent with a fixed prior, no transfer", *_BLRL, {"transfer": False}),
 }

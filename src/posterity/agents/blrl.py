@@ -8,15 +8,16 @@
             if N[s, a] = B: update the world posterior;  resample <- true            observe
 
 A pair is known once N[s, a] >= B. Models take known pairs from the task posterior and unknown ones from the world
-posterior, as the paper's text says (its pseudo-code samples from the task posterior only).
+posterior, as the paper's text says; its pseudo-code, and BOSS, sample from the task posterior only (`unknown`).
 
 Departures. Ties between actions are broken at random: if none of the K samples promises a reward, all actions look
-alike, and one fixed choice among them could repeat for ever. BOSS never updates the world posterior.
+alike, and one fixed choice among them could repeat for ever. The world posterior also takes in a finished task's steps
+since its last pair became known. BOSS never updates the world posterior.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from posterity.tabular.boss import optimistic_values
 from posterity.tabular.dirichlet import DirichletRows, Pooling
 from posterity.tabular.layout import HiddenLayout
 from posterity.tabular.mdp import FiniteMDP, greedy
-from posterity.types import BoolArray, FiniteSpec, FloatArray, IntArray, Key, Transition
+from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, IntArray, Key, Transition
 
 
 class BlrlSettings(Settings):
@@ -36,9 +37,12 @@ class BlrlSettings(Settings):
     known: int = setting(1, "B: visits after which a state-action pair is known and models are sampled again.", ge=1)
     gamma: float = setting(0.95, "Discount of value iteration (paper: 0.95).", ge=0, lt=1)
     tolerance: float = setting(0.01, "Value iteration stops when no value changes by this much (paper: 0.01).", gt=0)
-    concentration: float = setting(1.0, "Dirichlet parameter of the prior before any task.", gt=0)
+    concentration: float = setting(1.0, "Dirichlet parameter of the prior before any task.", ge=1e-6, le=1e6)
     pooling: Pooling = setting(
         "evidence", "How tasks become the world posterior: evidence (fit the Dirichlet) or counts (add them up)."
+    )
+    unknown: Literal["world", "task"] = setting(
+        "world", "Which posterior unknown pairs are sampled from: world (the paper's text) or task (its pseudo-code)."
     )
     structure: bool = setting(True, "Use what a family tells of its structure; false: learn every row by itself.")
 
@@ -81,14 +85,14 @@ class BlrlState(NamedTuple):
 class Blrl:
     """Algorithm 3. `transfer=False` is BOSS: every task starts from the same prior."""
 
-    def __init__(self, spec: FiniteSpec, settings: BlrlSettings, tasks: int, transfer: bool = True) -> None:
+    def __init__(self, spec: FiniteSpec, settings: BlrlSettings, budget: Budget, transfer: bool = True) -> None:
         self.spec = spec
         self.settings = settings
         self.transfer = transfer
         self.belief: Belief = (
             HiddenLayout(spec, settings.concentration)
             if spec.layout is not None and settings.structure
-            else DirichletRows(spec, tasks, settings.concentration, settings.pooling if transfer else "counts")
+            else DirichletRows(spec, budget.tasks, settings.concentration, settings.pooling if transfer else "counts")
         )
 
     def init(self, key: Key) -> BlrlState:
@@ -99,8 +103,9 @@ class Blrl:
         return BlrlState(world, task, np.zeros(pairs, dtype=np.int64), np.full(pairs, 1.0 / pairs[1]), True, 0)
 
     def begin_task(self, key: Key, state: BlrlState) -> BlrlState:
-        """The task posterior starts as the world posterior."""
-        world, task = self.belief.begin(state.world)
+        """The task posterior starts as the world posterior, which first takes in the last task to its end."""
+        world = self.belief.pool(state.world, state.task) if self.transfer and state.visits.any() else state.world
+        world, task = self.belief.begin(world)
         return state._replace(world=world, task=task, visits=np.zeros_like(state.visits), resample=True, resampled=0)
 
     def act(self, key: Key, state: BlrlState, obs: int, first: bool) -> tuple[BlrlState, int]:
@@ -108,6 +113,8 @@ class Blrl:
         generator = key.generator()
         if state.resample:
             known = state.visits >= self.settings.known
+            if not self.transfer or self.settings.unknown == "task":
+                known = np.ones_like(known)
             models = self.belief.sample(generator, state.world, state.task, known, self.settings.models)
             policy = greedy(optimistic_values(models, self.settings.gamma, self.settings.tolerance))
             state = state._replace(policy=policy, resample=False, resampled=state.resampled + 1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import tyro
@@ -42,12 +45,11 @@ def parse(form: Any, args: Sequence[str], command: str, default: Any = None) -> 
 
 def option(args: Sequence[str], name: str) -> str | None:
     """What `--name` is given among raw arguments, before they are parsed."""
-    for index, arg in enumerate(args):
-        if arg.startswith(f"{name}="):
-            return arg.partition("=")[2]
-        if arg == name and index + 1 < len(args):
-            return args[index + 1]
-    return None
+    found = [arg.partition("=")[2] for arg in args if arg.startswith(f"{name}=")]
+    found += [value for arg, value in pairwise(args) if arg == name]
+    if len(found) > 1:
+        raise UserError(f"{name} is given {len(found)} times")
+    return found[0] if found else None
 
 
 def seconds(text: str | None) -> float | None:
@@ -83,9 +85,18 @@ def typed(command: str, args: Sequence[str]) -> str:
     return shlex.join(["posterity", command, *args])
 
 
+class Terminal(Console):
+    """Where commands write. A reader that leaves, as `head` does, silences it; the work goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Writes nowhere from now on."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def terminal() -> Console:
-    """Where commands write."""
-    return Console(highlight=False, soft_wrap=True)
+    """For lines, which are not wrapped."""
+    return Terminal(highlight=False, soft_wrap=True)
 
 
 def _options(form: Any, given: dict[str, Any]) -> set[str]:
@@ -100,4 +111,9 @@ def _first_sentence(box: str) -> str:
     """What tyro's framed message says above its first rule."""
     lines = [line.strip(" │") for line in box.splitlines()[1:] if not line.startswith("╰")]
     until = next((index for index, line in enumerate(lines) if re.fullmatch("─+", line)), len(lines))
-    return " ".join(lines[:until]) or "These arguments cannot be read"
+    said = " ".join(lines[:until])
+    inner = re.search(r"config\.(\S+): \d+ validation errors? for \w+ (\S+) (.*?) \[type=\w+, input_value=(.*?),", said)
+    if inner is not None:  # pydantic's complaint about a nested setting
+        table, name, why, value = inner.groups()
+        return f"Setting '{table}.{name}': {why[0].lower()}{why[1:]}, not {value}"
+    return said or "These arguments cannot be read"

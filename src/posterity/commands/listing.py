@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from posterity.agents import METHODS
-from posterity.commands.arguments import parse, terminal
+from posterity.commands.arguments import Terminal, parse, terminal
+from posterity.errors import UserError
 from posterity.experiment.config import PRESETS, preset_table
 from posterity.families import FAMILIES, family_type
-from posterity.types import Key
+from posterity.types import FiniteSpec, Key
 
 BUDGET = ("tasks", "iterations", "steps")
 
@@ -44,6 +45,8 @@ class ListArgs:
 def families(args: Sequence[str]) -> int:
     """Lists the families, or draws tasks of one."""
     asked: FamiliesArgs = parse(FamiliesArgs, args, "families")
+    if asked.tasks < 1 or asked.seed < 0:
+        raise UserError(f"tasks is {asked.tasks} and seed {asked.seed}; need 1 or more, and 0 or more")
     if asked.show is not None:
         draw_tasks(asked.show, asked.seed, asked.tasks, terminal())
         return 0
@@ -51,7 +54,9 @@ def families(args: Sequence[str]) -> int:
     for name in FAMILIES:
         kind = family_type(name)
         spec, budget = kind().spec, preset_table(name)["paper"]
-        size = {"states": spec.states, "actions": spec.actions}
+        finite = isinstance(spec, FiniteSpec)
+        size = {"obs": f"{spec.states} states" if finite else spec.obs_dim}
+        size |= {"act": f"{spec.actions} actions" if finite else len(spec.low)}
         facts.append({"name": name, "summary": kind.summary} | size | {part: budget[part] for part in BUDGET})
     _show(facts, asked.json)
     return 0
@@ -107,4 +112,4 @@ def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
         table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
     for fact in facts:
         table.add_row(*(str(value) for value in fact.values()))
-    Console().print(table)
+    Terminal().print(table)

@@ -9,8 +9,10 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from posterity.commands.arguments import parse, span, terminal
+from posterity.commands.arguments import Terminal, parse, span, terminal
 from posterity.errors import UserError
+
+EPSILON = 1.0  # value lost below which a policy counts as optimal, unless the user says otherwise
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class ReportArgs:
     """Which tasks, counted from 1: 51-300, or 51- for all from 51 on."""
     early: int = 3
     """Iterations that count as the beginning, and as the end, of a task."""
-    epsilon: float = 1.0
+    epsilon: float = EPSILON
     """Value lost below which a policy counts as optimal, in runs that were probed."""
 
 
@@ -40,15 +42,17 @@ def report(args: Sequence[str]) -> int:
 
 
 def write_report(
-    folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = 1.0
+    folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = EPSILON
 ) -> None:
     """Writes a report into `out`, shows its table and says where the files are."""
     first, last = span(tasks)
+    if early < 1 or not epsilon >= 0:
+        raise UserError(f"early is {early} and epsilon {epsilon:g}; need 1 or more, and 0 or more")
     from posterity.report.report import make_report  # matplotlib: only once the arguments are known to be good
     from posterity.report.tables import View, terminal
 
     view = View(first, last, early)
     made = make_report(folders, out, view, epsilon)
-    Console().print(terminal(made.rows, view))
+    Terminal().print(terminal(made.rows, view))
     for path in made.files:
         console.print(str(path))

@@ -21,27 +21,30 @@ from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.progress import progress_for
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import Outcome, check, guarded, lifelong
-
-INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
+from posterity.families import FAMILIES
 
 
 def run(args: Sequence[str]) -> int:
     """A new run. Family, method and preset are read first: they decide which settings there are, and their defaults."""
     names = RunConfig.model_fields
-    method = option(args, "--method") or names["method"].default
+    method = option(args, "--method")
     preset = option(args, "--preset") or names["preset"].default
     family = _family(args)
     config = resolve(family, method, preset)
-    asked = parse(_run_form(type(config)), args, "run", _run_form(type(config))(config=config))
+    form = _run_form(type(config))
+    asked = parse(form, args, "run", form(config=config))
     console = terminal()
     return tell(start(asked.config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
 
 
 def _family(args: Sequence[str]) -> str:
-    """The first word that no option takes."""
-    for index, arg in enumerate(args):
-        before = args[index - 1] if index else ""
-        if not arg.startswith("-") and (not before.startswith("--") or "=" in before):
+    """The first word that names a family, or else the first that no option takes."""
+    words = [(arg, args[index - 1] if index else "") for index, arg in enumerate(args) if not arg.startswith("-")]
+    for arg, _ in words:
+        if arg in FAMILIES or ":" in arg:
+            return arg
+    for arg, before in words:
+        if not before.startswith("--") or "=" in before:
             return arg
     if "--help" in args or "-h" in args:
         return RunConfig.model_fields["family"].default
@@ -104,10 +107,11 @@ def demo(args: Sequence[str]) -> int:
     asked: DemoArgs = parse(DemoArgs, args, "demo")
     console = terminal()
     out = asked.out or next_folder("demo")
+    changes = {"tasks": asked.tasks, "seeds": asked.seeds}
+    resolve("item-search", "blrl", "quick", changes)  # refuses bad numbers before the tour begins
     console.print("A house of four rooms, and one kind of object to find. Where it lies is hidden.\n")
     draw_tasks("item-search", 0, 1, console)
     console.print("blrl takes what the houses before have taught as its prior; boss begins every house anew.")
-    changes = {"tasks": asked.tasks, "seeds": asked.seeds}
     paths = compare("item-search", ("blrl", "boss"), changes, out, typed("demo", args), console)
     console.print()
     write_report(paths, out / "report", f"{min(11, asked.tasks)}-", 3, console)
@@ -142,7 +146,7 @@ def tell(outcome: Outcome, console: Console) -> int:
         console.print(f"Done: {name}. See it with: posterity report {name}")
         return 0
     console.print(f"Stopped ({outcome.reason}). Go on with: posterity resume {name}")
-    return INTERRUPTED if outcome.reason == "interrupted" else 0
+    return 130 if outcome.reason == "interrupted" else 0  # what a shell reports for a program ended by Ctrl-C
 
 
 def next_folder(name: str) -> Path:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from posterity.commands.arguments import parse, terminal, typed
-from posterity.commands.reporting import write_report
+from posterity.commands.arguments import Terminal, parse, terminal, typed
+from posterity.commands.reporting import EPSILON, write_report
 from posterity.commands.running import compare, next_folder
 from posterity.errors import UserError, unknown
 from posterity.tabular import theory as bounds
@@ -58,7 +57,7 @@ def coin(args: Sequence[str]) -> int:
     for row in rows:
         printed = "" if row.printed is None else str(row.printed)
         table.add_row(f"({row.heads}, {row.tails})", str(row.exact), printed)
-    Console().print(table)
+    Terminal().print(table)
     return 0
 
 
@@ -116,14 +115,17 @@ def complexity(args: Sequence[str]) -> int:
     asked: ComplexityArgs = parse(ComplexityArgs, args, "theory complexity")
     if (asked.states is None) != (asked.actions is None):
         raise UserError("The step bound needs both --states and --actions")
-    facts: dict[str, float | str | None] = {
-        "lemma_4_3_order": _or_why(
-            lambda: bounds.concentration_order(asked.radius, asked.epsilon, asked.delta, asked.rho)
-        ),
-        "proposition_4_2_observations": _or_why(
-            lambda: bounds.concentration_bound(asked.radius, asked.epsilon, asked.delta, asked.rho)
-        ),
-    }
+    given = (asked.radius, asked.epsilon, asked.delta, asked.rho)
+    bounds.check(*given)
+    facts: dict[str, float | str | None] = {}
+    for name, bound in (
+        ("lemma_4_3_order", bounds.concentration_order),
+        ("proposition_4_2_observations", bounds.concentration_bound),
+    ):
+        try:
+            facts[name] = bound(*given)
+        except UserError as error:  # this bound says nothing here; another may
+            facts |= {name: None, f"{name}_why": str(error)}
     if asked.states is not None and asked.actions is not None:
         numbers = {"epsilon": asked.epsilon, "delta": asked.delta, "gamma": asked.gamma}
         bound = bounds.step_bound(asked.states, asked.actions, asked.radius, **numbers)
@@ -132,16 +134,9 @@ def complexity(args: Sequence[str]) -> int:
         print(json.dumps(facts, indent=1))
     else:
         for name, value in facts.items():
-            print(f"{name.replace('_', ' ')}: {f'{value:.6g}' if isinstance(value, float) else value}")
+            shown = "says nothing" if value is None else f"{value:.6g}" if isinstance(value, float) else value
+            print(f"{name.replace('_', ' ')}: {shown}")
     return 0
-
-
-def _or_why(bound: Callable[[], float]) -> float | str:
-    """The bound, or why it says nothing here: another of the bounds asked for may still."""
-    try:
-        return bound()
-    except UserError as error:
-        return f"says nothing: {error}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ class TransferArgs:
     """Tasks in the stream."""
     seeds: int = 5
     """Independent learners per method."""
-    epsilon: float = 1.0
+    epsilon: float = EPSILON
     """Value lost below which a policy counts as optimal."""
 
 

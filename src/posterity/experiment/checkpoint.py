@@ -30,6 +30,7 @@ class Position(NamedTuple):
     records: int = 0  # bytes of records.jsonl
     wall: float = 0.0  # seconds of work so far
     finished: bool = False
+    config: str = ""  # fingerprint of the configuration the state belongs to
 
     def after(self, iterations: int, wall: float) -> Position:
         """The place one iteration on; after the last iteration of a task, the beginning of the next task."""
@@ -49,12 +50,23 @@ def load(path: Path, template: Any) -> tuple[Any, Position]:
     try:
         with safe_open(path, framework="numpy") as file:
             position = _position(path, file.metadata())
-            names = set(file.keys())
-            if names != {name for name, _ in leaves(template)}:
-                raise UserError(f"{path} holds the state of another method or version")
+            kept = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in _slices(file)}
+            wanted = {name: (np.shape(leaf), _dtype(leaf)) for name, leaf in leaves(template)}
+            if kept != wanted:
+                raise UserError(f"{path} holds the state of another method, size or version")
             return _filled(template, "state", file.get_tensor), position
     except (SafetensorError, OSError) as error:
         raise UserError(f"Cannot read the checkpoint {path}: {error}") from error
+
+
+def _slices(file: Any) -> list[tuple[str, Any]]:
+    return [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118  (the file is no dictionary)
+
+
+def _dtype(leaf: Any) -> str:
+    """A leaf's type as safetensors names it: F64, I64, BOOL, ..."""
+    kind = np.asarray(leaf).dtype
+    return "BOOL" if kind == np.bool_ else f"{kind.kind.upper()}{8 * kind.itemsize}"
 
 
 def read_position(path: Path) -> Position:
@@ -111,7 +123,7 @@ def _filled(node: Any, name: str, tensor: Any) -> Any:
     children = _children(node)
     if children is None:
         array = tensor(name)
-        return array if isinstance(node, np.ndarray) else type(node)(array.item())
+        return type(node)(array.item()) if isinstance(node, bool | int | float) else array
     filled = [_filled(child, f"{name}.{part}", tensor) for part, child in children]
     if isinstance(node, dict):
         return dict(zip(node, filled, strict=True))

@@ -28,7 +28,7 @@ class RunConfig(Settings):
     """One run. `agent` and `env` are of the classes that the method and the family name."""
 
     family: tyro.conf.Positional[str] = setting("item-search", "The family of tasks: `posterity families`.")
-    method: str = setting("blrl", "The learner: `posterity methods`.")
+    method: str = setting("blrl", "The learner: `posterity methods`. Unless said: blrl or, if not finite, vblrl.")
     preset: str = setting("quick", "Where the other settings start from: quick, paper or best.")
     tasks: int = setting(10, "Tasks in the stream.", ge=1)
     iterations: int = setting(10, "Iterations per task.", ge=1)
@@ -44,13 +44,23 @@ class RunConfig(Settings):
 @cache
 def config_type(family: str, method: str) -> type[RunConfig]:
     """The class of configurations of this family and method."""
-    env, agent = family_type(family).settings_type, find_method(method).settings_type()
+    kind, learner = family_type(family), find_method(method)
+    if kind.finite != learner.finite:
+        wanted = "finite families" if learner.finite else "families with real observations and actions"
+        raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one")
+    env, agent = kind.settings_type, learner.settings_type()
     fields: dict[str, Any] = {"agent": (Annotated[agent, tyro.conf.arg(name="")], agent()), "env": (env, env())}
     return create_model("RunConfig", __base__=RunConfig, **fields)
 
 
-def resolve(family: str, method: str, preset: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
+def default_method(family: str) -> str:
+    """The paper's learner for this kind of family."""
+    return "blrl" if family_type(family).finite else "vblrl"
+
+
+def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
     """The configuration that a preset gives for a family and a method, with `changes` on top."""
+    method = method or default_method(family)
     config = config_type(family, method)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)

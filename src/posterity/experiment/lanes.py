@@ -1,13 +1,13 @@
 """Many learners in lock-step: lane k is the run of seed k.
 
-The loop talks to all lanes at once: states, observations and actions are lists over lanes. An agent written in NumPy is
-simply asked once per lane.
+The loop talks to all lanes at once: keys, observations, actions and rows are lists over lanes. An agent written for one
+lane is asked once per lane (`EachLane`); one that runs all lanes in one compiled program speaks for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -17,29 +17,57 @@ from posterity.errors import UserError
 from posterity.types import Key, Transition
 
 
-class Lanes:
-    """One agent, asked once per lane."""
+class Learners(Protocol):
+    """The Agent contract for L lanes together."""
 
-    def __init__(self, agent: Agent, keys: Sequence[Key]) -> None:
+    def init(self, keys: list[Key]) -> Any:
+        """The state of all lanes before the first task."""
+        ...
+
+    def begin_task(self, keys: list[Key], state: Any) -> Any:
+        """A new task begins in every lane."""
+        ...
+
+    def act(self, keys: list[Key], state: Any, obs: list[Any], first: list[bool]) -> tuple[Any, list[Any]]:
+        """An action for every lane."""
+        ...
+
+    def observe(self, keys: list[Key], state: Any, rows: list[Transition]) -> Any:
+        """One step happened in every lane."""
+        ...
+
+    def learn(self, keys: list[Key], state: Any, rows: list[Transition]) -> tuple[Any, list[Info]]:
+        """An iteration ended in every lane."""
+        ...
+
+
+class EachLane:
+    """One agent, asked once per lane. The state is the list of the lanes' states."""
+
+    def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.keys = list(keys)  # [L] the root key of each lane
 
-    def init(self) -> list[Any]:
+    def init(self, keys: list[Key]) -> list[Any]:
         """[L] the states before the first task."""
-        return [self.agent.init(key.fold("init")) for key in self.keys]
+        return [self.agent.init(key) for key in keys]
 
-    def begin_task(self, task: int, states: list[Any]) -> list[Any]:
-        """[L] the states at the start of task number `task`."""
-        keys = [key.fold("task", task, "begin") for key in self.keys]
-        return [self.agent.begin_task(key, state) for key, state in zip(keys, states, strict=True)]
+    def begin_task(self, keys: list[Key], state: list[Any]) -> list[Any]:
+        """[L] the states at the start of a task."""
+        return [self.agent.begin_task(*lane) for lane in zip(keys, state, strict=True)]
 
-    def learn(
-        self, task: int, iteration: int, states: list[Any], rows: Sequence[Transition]
-    ) -> tuple[list[Any], list[Info]]:
+    def act(self, keys: list[Key], state: list[Any], obs: list[Any], first: list[bool]) -> tuple[list[Any], list[Any]]:
+        """[L] the states after deciding, and the actions."""
+        decided = [self.agent.act(*lane) for lane in zip(keys, state, obs, first, strict=True)]
+        return [after for after, _ in decided], [action for _, action in decided]
+
+    def observe(self, keys: list[Key], state: list[Any], rows: list[Transition]) -> list[Any]:
+        """[L] the states after a step."""
+        return [self.agent.observe(*lane) for lane in zip(keys, state, rows, strict=True)]
+
+    def learn(self, keys: list[Key], state: list[Any], rows: list[Transition]) -> tuple[list[Any], list[Info]]:
         """The states after an iteration's learning, and what each lane has to say of it."""
-        keys = [key.fold("task", task, "iteration", iteration, "learn") for key in self.keys]
-        learned = [self.agent.learn(k, s, r) for k, s, r in zip(keys, states, rows, strict=True)]
-        return [state for state, _ in learned], [info for _, info in learned]
+        learned = [self.agent.learn(*lane) for lane in zip(keys, state, rows, strict=True)]
+        return [after for after, _ in learned], [info for _, info in learned]
 
 
 class Collected(NamedTuple):
@@ -51,35 +79,38 @@ class Collected(NamedTuple):
 
 
 def collect(
-    lanes: Lanes, task: int, iteration: int, states: list[Any], envs: Sequence[gymnasium.Env[Any, Any]], steps: int
-) -> tuple[list[Any], list[Collected]]:
+    learners: Learners, keys: list[Key], state: Any, envs: Sequence[gymnasium.Env[Any, Any]], steps: int
+) -> tuple[Any, list[Collected]]:
     """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another."""
-    keys = [key.fold("task", task, "iteration", iteration) for key in lanes.keys]
-    episode = [0] * len(envs)
-    first = [True] * len(envs)
+    lanes = range(len(envs))
+    episode, running, first = [0] * len(envs), [0.0] * len(envs), [True] * len(envs)
     obs = [env.reset(seed=key.fold("episode", 0).seed())[0] for env, key in zip(envs, keys, strict=True)]
-    rows: list[list[Transition]] = [[] for _ in envs]
-    running = [0.0] * len(envs)
-    returns: list[list[float]] = [[] for _ in envs]
+    met: list[list[Transition]] = [[] for _ in lanes]
+    returns: list[list[float]] = [[] for _ in lanes]
     for step in range(steps):
-        for lane, env in enumerate(envs):
-            key = keys[lane].fold("step", step)
-            states[lane], action = lanes.agent.act(key.fold("act"), states[lane], obs[lane], first[lane])
-            following, reward, terminated, truncated, _ = env.step(action)
-            reward = float(reward)
-            if not np.isfinite(reward):
-                raise UserError(f"The environment of task {task} gave the reward {reward} (iteration {iteration})")
-            row = Transition(obs[lane], action, reward, following, terminated)
-            states[lane] = lanes.agent.observe(key.fold("observe"), states[lane], row)
-            rows[lane].append(row)
-            running[lane] += reward
-            obs[lane], first[lane] = following, False
-            if terminated or truncated:
+        state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
+        following = [_step(env, action) for env, action in zip(envs, actions, strict=True)]
+        rows = [Transition(obs[lane], actions[lane], *following[lane][:3]) for lane in lanes]
+        state = learners.observe([key.fold("step", step, "observe") for key in keys], state, rows)
+        for lane in lanes:
+            met[lane].append(rows[lane])
+            running[lane] += rows[lane].reward
+            obs[lane], first[lane] = rows[lane].next_obs, False
+            if rows[lane].terminated or following[lane][3]:
                 returns[lane].append(running[lane])
-                running[lane] = 0.0
-                episode[lane] += 1
-                obs[lane], first[lane] = env.reset(seed=keys[lane].fold("episode", episode[lane]).seed())[0], True
-    return states, [
-        Collected(Transition(*map(np.array, zip(*rows[lane], strict=True))), returns[lane] or [running[lane]], done)
+                episode[lane], running[lane] = episode[lane] + 1, 0.0
+                seed = keys[lane].fold("episode", episode[lane]).seed()
+                obs[lane], first[lane] = envs[lane].reset(seed=seed)[0], True
+    return state, [
+        Collected(Transition(*map(np.array, zip(*met[lane], strict=True))), returns[lane] or [running[lane]], done)
         for lane, done in enumerate(episode)
     ]
+
+
+def _step(env: gymnasium.Env[Any, Any], action: Any) -> tuple[float, Any, bool, bool]:
+    """Reward, next observation, whether it ended, whether it was cut off."""
+    following, reward, terminated, truncated, _ = env.step(action)
+    reward = float(reward)
+    if not (np.isfinite(reward) and np.all(np.isfinite(following))):
+        raise UserError(f"The environment gave reward {reward} and observation {following}")
+    return reward, following, terminated, truncated

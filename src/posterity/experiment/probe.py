@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posterity.agents.blrl import Blrl, BlrlState
+from posterity.agents.blrl import Blrl
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig
 from posterity.families.base import FiniteFamily, Truth
@@ -43,21 +43,21 @@ class Probe:
         self.gamma = agent.settings.gamma if self.on else 0.0
         self.solved: dict[str, Solved] = {}  # the true optima of the lanes' present tasks
 
-    def begin(self, task: Task, state: BlrlState) -> dict[str, float]:
-        """Of the world posterior, for the task that begins now."""
-        if not self.on or not isinstance(state.world, World):
+    def begin(self, task: Task, state: Any, lane: int) -> dict[str, float | None]:
+        """Of a lane's world posterior, for the task that begins now."""
+        if not self.on or not isinstance(state[lane].world, World):
             return {}
         truth: Truth = self.family.truth(task)
         hidden = self.family.world()
-        facts = {"radius": _radius(state.world.alpha, truth)}
+        facts = {"radius": _radius(state[lane].world.alpha, truth)}
         return facts if hidden is None else facts | {"radius_of_hidden_world": _radius(hidden, truth)}
 
-    def after(self, task: Task, state: BlrlState) -> dict[str, float]:
-        """Of the present policy in the true task."""
+    def after(self, task: Task, state: Any, lane: int) -> dict[str, float]:
+        """Of a lane's present policy in the true task."""
         if not self.on:
             return {}
         true = self._solve(task)
-        lost = true.best - policy_values(true.process, state.policy, self.gamma)
+        lost = true.best - policy_values(true.process, state[lane].policy, self.gamma)
         return {"gap": round(float(true.start @ lost), 6)}
 
     def _solve(self, task: Task) -> Solved:
@@ -73,7 +73,13 @@ class Probe:
         return self.solved[name]
 
 
-def _radius(alpha: tuple[FloatArray, FloatArray], truth: Truth) -> float:
+def _radius(alpha: tuple[FloatArray, FloatArray], truth: Truth) -> float | None:
     """The mean radius over pairs of a world with these parameters for next states and rewards."""
-    rows = zip(alpha, (truth.probability, truth.reward), strict=True)
-    return round(float(np.mean(joint_radius(list(rows)))), 6)
+    states = truth.probability.shape[0]
+    chances = truth.probability
+    if truth.successor is not None:
+        chances = np.zeros((*truth.successor.shape[:2], states))
+        pair = np.indices(truth.successor.shape)
+        np.add.at(chances, (pair[0], pair[1], truth.successor), truth.probability)
+    radius = float(np.mean(joint_radius(list(zip(alpha, (chances, truth.reward), strict=True)))))
+    return round(radius, 6) if np.isfinite(radius) else None

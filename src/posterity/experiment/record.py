@@ -10,11 +10,13 @@ written again, the same.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +34,7 @@ except ImportError:  # a system without file locks: two sessions in one folder a
     fcntl = None
 
 PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
+OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
 
 
 class RunFolder:
@@ -41,20 +44,26 @@ class RunFolder:
         self.path = path
         self.records = path / "records.jsonl"
         self.checkpoint = path / "checkpoints" / "state.safetensors"
+        self._digest = ""  # of the configuration a checkpoint belongs to
         self._file: Any = None
         self._lock: Any = None
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, command: str) -> RunFolder:
-        """A new run in an empty or new folder."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} is not empty. Go on with it: posterity resume {path}; or choose another --out")
-        folder, new = cls(path), not path.exists()
+        """A new run in a new or empty folder, or in one that a run left before it had a configuration."""
+        new = not path.exists()
+        if not new and (not path.is_dir() or {file.name for file in path.iterdir()} - OWN):
+            raise UserError(f"{path} is in the way. Go on with it: posterity resume {path}; or choose another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path)
+        folder._take()  # before anything is written, and before anything may be removed
         try:
-            folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            folder._open(0)
-            folder._add_session(command)
-            folder._write("config.toml", to_toml(config))  # last: with a configuration a folder can be resumed
+            if (path / "config.toml").exists():
+                raise UserError(f"{path} holds a run. Go on with it: posterity resume {path}; or choose another --out")
+            text = to_toml(config)
+            folder._open(0, text)
+            folder._write("versions.json", _sessions([], command))
+            folder._write("config.toml", text)  # last: with a configuration a folder can be resumed
         except BaseException:
             folder.close()
             if new:
@@ -67,26 +76,40 @@ class RunFolder:
         """A run to go on with. Records written after the last checkpoint are cut off; a finished run is left alone."""
         config = read_config(path)
         folder = cls(path)
-        position = folder.position()
-        folder.check(position)
-        if position.finished:
-            return folder, config
-        folder._open(position.records)
-        folder._add_session(command)
+        text = (path / "config.toml").read_text(encoding="utf-8")
+        folder._take()  # first: another session might still be writing what is read now
+        try:
+            position = folder.position()
+            folder.check(position, digest(text))
+            if position.finished:
+                folder.close()
+                return folder, config
+            sessions = read_sessions(path)
+            folder._open(position.records, text)
+            folder._write("versions.json", _sessions(sessions, command))
+        except BaseException:
+            folder.close()
+            raise
         return folder, config
 
     def position(self) -> Position:
         """Where the run stands; the beginning if it never came to a checkpoint."""
         return checkpoint.read_position(self.checkpoint) if self.checkpoint.exists() else Position()
 
-    def check(self, position: Position) -> None:
-        """Refuses records that are shorter than when the checkpoint was written."""
+    def check(self, position: Position, config: str) -> None:
+        """Refuses a folder in which going on would lose records or mix settings."""
         size = self.records.stat().st_size if self.records.exists() else 0
+        if not self.checkpoint.exists() and (size or (self.path / "records.jsonl.xz").exists()):
+            raise UserError(
+                f"{self.path} has records but no checkpoint to go on from; its records are left as they are"
+            )
         if size < position.records:
             raise UserError(
                 f"{self.records} was cut: {size} bytes, but {position.records} when the checkpoint was written. "
                 "Put the whole file back, or run anew into another folder"
             )
+        if self.checkpoint.exists() and position.config != config:
+            raise UserError(f"{self.path}/config.toml was changed since the checkpoint; undo that, or run anew")
 
     def write(self, kind: str, **facts: Any) -> None:
         """Appends one line."""
@@ -98,7 +121,8 @@ class RunFolder:
     def save(self, state: Any, position: Position) -> None:
         """A checkpoint of `state`. The records before it are on the disk before it is."""
         os.fsync(self._file.fileno())
-        checkpoint.save(self.checkpoint, state, position._replace(records=self._file.tell()))
+        place = position._replace(records=self._file.tell(), config=self._digest)
+        checkpoint.save(self.checkpoint, state, place)
 
     def close(self) -> None:
         """Lets go of the files and the lock."""
@@ -106,7 +130,8 @@ class RunFolder:
             if handle is not None:
                 handle.close()
 
-    def _open(self, size: int) -> None:
+    def _take(self) -> None:
+        """Takes the folder's lock, or says that somebody has it."""
         self._lock = (self.path / "run.lock").open("w")
         if fcntl is not None:
             try:
@@ -114,17 +139,35 @@ class RunFolder:
             except BlockingIOError:
                 self._lock.close()
                 raise UserError(f"{self.path} is in use by another process") from None
+
+    def _open(self, size: int, config: str) -> None:
+        self._digest = digest(config)
+        self.checkpoint.parent.mkdir(exist_ok=True)
         self._file = self.records.open("ab", buffering=0)
         self._file.truncate(size)
         self._file.seek(0, os.SEEK_END)
 
-    def _add_session(self, command: str) -> None:
-        path = self.path / "versions.json"
-        sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"] if path.exists() else []
-        self._write(path.name, json.dumps({"sessions": [*sessions, session(command)]}, indent=1) + "\n")
-
     def _write(self, name: str, text: str) -> None:
         checkpoint.replace(self.path / name, text.encode())
+
+
+def digest(text: str) -> str:
+    """A fingerprint of a configuration."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_sessions(path: Path) -> list[Any]:
+    """The sessions a run has had."""
+    try:
+        return list(json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"])
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}/versions.json cannot be read: {error}") from error
+
+
+def _sessions(earlier: list[Any], command: str) -> str:
+    return json.dumps({"sessions": [*earlier, session(command)]}, indent=1) + "\n"
 
 
 def read_config(path: Path) -> RunConfig:
@@ -142,11 +185,16 @@ def session(command: str) -> Mapping[str, Any]:
         "command": command,
         "posterity": posterity.__version__,
         "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in PACKAGES},
+        **{package: importlib.metadata.version(package) for package in (*PACKAGES, *_loaded("jax", "jaxlib", "optax"))},
         "system": platform.platform(terse=True),
         "processor": _processor(),
         "cores": os.cpu_count(),
     }
+
+
+def _loaded(*packages: str) -> list[str]:
+    """Those of the packages that this run uses."""
+    return [package for package in packages if package in sys.modules]
 
 
 def _processor() -> str:

@@ -15,18 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posterity.agents import method as find_method
-from posterity.agents.base import Agent
 from posterity.errors import UserError
 from posterity.experiment import checkpoint
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import Lanes, collect
+from posterity.experiment.lanes import EachLane, Learners, collect
 from posterity.experiment.probe import Probe
 from posterity.experiment.progress import Progress
 from posterity.experiment.record import RunFolder
 from posterity.families import family_type
 from posterity.families.base import Family
-from posterity.types import Key
+from posterity.types import Budget, Key
 
 
 class Outcome(NamedTuple):
@@ -37,10 +36,11 @@ class Outcome(NamedTuple):
     reason: str  # why it stopped before the end; empty if it did not
 
 
-def build(config: RunConfig) -> tuple[Family, Agent]:
+def build(config: RunConfig) -> tuple[Family, Any]:
     """The family and the agent of a run."""
     family, method = family_type(config.family)(config.env), find_method(config.method)
-    return family, method.agent_type()(family.spec, config.agent, config.tasks, **method.fixed)
+    budget = Budget(config.tasks, config.iterations, config.steps)
+    return family, method.agent_type()(family.spec, config.agent, budget, **method.fixed)
 
 
 def check(config: RunConfig) -> None:
@@ -53,12 +53,15 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
     family, agent = build(config)
     seeds = range(config.seed, config.seed + config.seeds)
     keys = [Key.of(seed) for seed in seeds]
-    lanes, probe = Lanes(agent, keys), Probe(config, family, agent)
+    learners: Learners = agent if getattr(agent, "together", False) else EachLane(agent)
+    probe = Probe(config, family, agent)
     streams = [family.tasks(key.fold("stream"), config.tasks) for key in keys]
-    states: list[Any] = lanes.init()
+    state = learners.init([key.fold("init") for key in keys])
     position = Position()
     if folder.checkpoint.exists():
-        states, position = checkpoint.load(folder.checkpoint, states)
+        state, position = checkpoint.load(folder.checkpoint, state)
+    else:
+        folder.save(state, position)  # from now on there is something to go on from
     began, saved = time.monotonic() - position.wall, time.monotonic()
 
     progress.start(config, position)
@@ -67,29 +70,30 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
         tasks = [stream[task] for stream in streams]
         envs = [family.make(each) for each in tasks]
         if position.iteration == 0:
-            states = lanes.begin_task(task, states)
-            for seed, each, state in zip(seeds, tasks, states, strict=True):
-                folder.write(
-                    "task", seed=seed, task=task, name=each.name, factors=each.factors, **probe.begin(each, state)
-                )
+            state = learners.begin_task([key.fold("task", task, "begin") for key in keys], state)
+            for lane, (seed, each) in enumerate(zip(seeds, tasks, strict=True)):
+                facts = {"name": each.name, "factors": each.factors, **probe.begin(each, state, lane)}
+                folder.write("task", seed=seed, task=task, **facts)
         for iteration in range(position.iteration, config.iterations):
-            states, collected = collect(lanes, task, iteration, states, envs, config.steps)
-            states, infos = lanes.learn(task, iteration, states, [lane.rows for lane in collected])
+            now = [key.fold("task", task, "iteration", iteration) for key in keys]
+            state, met = collect(learners, now, state, envs, config.steps)
+            state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
             position = position.after(config.iterations, wall=time.monotonic() - began)
-            for seed, each, got, info, state in zip(seeds, tasks, collected, infos, states, strict=True):
-                facts = {"return": np.mean(got.returns), "episodes": got.finished, **info, **probe.after(each, state)}
+            for lane, seed in enumerate(seeds):
                 place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
+                facts = {"return": np.mean(met[lane].returns), "episodes": met[lane].finished, **infos[lane]}
+                facts |= probe.after(tasks[lane], state, lane)
                 folder.write("iteration", **place, **facts, wall=round(position.wall, 3))
-            progress.advance(task, iteration, float(np.mean([np.mean(got.returns) for got in collected])))
+            progress.advance(task, iteration, float(np.mean([np.mean(lane.returns) for lane in met])))
             reason = should_stop()
             if reason or time.monotonic() - saved >= config.save_every:
-                folder.save(states, position)
+                folder.save(state, position)
                 saved = time.monotonic()
             if reason and position.task < config.tasks:
                 return Outcome(folder.path, False, reason)
         for env in envs:
             env.close()
-    folder.save(states, position._replace(finished=True))
+    folder.save(state, position._replace(finished=True))
     return Outcome(folder.path, True, "")
 
 
@@ -98,8 +102,6 @@ def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:
     again = f"What was saved is whole; go on with: posterity resume {folder.path}"
     try:
         return session()
-    except UserError as error:
-        raise UserError(f"{error}. {again}") from error
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise UserError(f"The run stopped: {error.strerror or error}{where}. {again}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from posterity.families.base import Family
 
 FAMILIES = {
     "item-search": "posterity.families.itemsearch:ItemSearch",
+    "pendulum-gravity": "posterity.families.pendulum:PendulumGravity",
     "random-mdp": "posterity.families.randommdp:RandomMDP",
 }
 
@@ -24,8 +26,8 @@ def family_type(name: str) -> type[Family]:
         sys.path.append(str(Path.cwd()))  # a family of one's own may lie in the present folder
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"Cannot load family '{name}': {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Family)):
-        raise UserError(f"'{name}' is not a posterity.families.base.Family")
+    except Exception as error:  # whatever a module of the user's own raises while it is imported
+        raise UserError(f"Cannot load family '{name}': {type(error).__name__}, {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Family)) or inspect.isabstract(found):
+        raise UserError(f"'{name}' is not a posterity.families.base.Family that can be made")
     return found

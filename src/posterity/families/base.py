@@ -28,7 +28,8 @@ class Family(ABC):
     summary: ClassVar[str] = ""
     settings_type: ClassVar[type[Settings]] = NoSettings
     budget: ClassVar[Mapping[str, int]] = {}  # tasks, iterations, steps of a family of one's own; ours have presets
-    spec: FiniteSpec
+    finite: ClassVar[bool] = False  # whether tasks are finite MDPs
+    spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = settings if settings is not None else self.settings_type()
@@ -57,6 +58,9 @@ class Truth(NamedTuple):
 
 class FiniteFamily(Family):
     """A family of finite MDPs: say what the true process of a task is, and its environment follows."""
+
+    finite = True
+    spec: FiniteSpec
 
     @abstractmethod
     def truth(self, task: Task) -> Truth:

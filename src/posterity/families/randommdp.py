@@ -41,8 +41,8 @@ class RandomMDP(FiniteFamily):
         chosen = self.settings
         generator = Key.of(chosen.world).fold("random-mdp world").generator()
         shape = (chosen.states, chosen.actions)
-        self.next_alpha = chosen.concentration * generator.dirichlet(np.full(chosen.states, chosen.sparsity), shape)
-        self.reward_alpha = chosen.concentration * generator.dirichlet(np.full(len(chosen.levels), 1.0), shape)
+        self.next_alpha = chosen.concentration * _rows(generator, np.full((*shape, chosen.states), chosen.sparsity))
+        self.reward_alpha = chosen.concentration * _rows(generator, np.ones((*shape, len(chosen.levels))))
         self.spec = FiniteSpec(
             states=chosen.states,
             actions=chosen.actions,
@@ -65,12 +65,21 @@ class RandomMDP(FiniteFamily):
             start=np.full(self.spec.states, 1.0 / self.spec.states),
         )
 
+    def draw(self, task: Task) -> str:
+        """For every state and action, the mean reward and the chances of the next states."""
+        truth = self.truth(task)
+        lines = [f"{'':8}reward   " + " ".join(f"to {state:<3}" for state in range(self.spec.states))]
+        for state, action in np.ndindex(self.spec.states, self.spec.actions):
+            chances = " ".join(f"{chance:<6.2f}" for chance in truth.probability[state, action])
+            lines.append(f"{state} by {action}  {truth.reward[state, action] @ self.spec.levels:<8.2f} {chances}")
+        return "\n".join(lines)
+
     def world(self) -> tuple[FloatArray, FloatArray]:
         """The hidden world."""
         return self.next_alpha, self.reward_alpha
 
 
 def _rows(generator: np.random.Generator, alpha: FloatArray) -> FloatArray:
-    """One Dirichlet draw per row. The floor keeps rows of tiny parameters from underflowing to 0 / 0."""
+    """One Dirichlet draw per row. The floor keeps rows of tiny parameters from 0 / 0, and every outcome possible."""
     draws = np.maximum(generator.standard_gamma(alpha), 1e-12)
     return draws / draws.sum(axis=-1, keepdims=True)

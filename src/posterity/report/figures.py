@@ -39,30 +39,32 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
             _curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour)
             inside = view.of(run).returns
             _curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour)
-        last = view.last_task or max(run.returns.shape[1] for run in runs)
+        last = view.last(runs)
         over_tasks.set(xlabel="task", ylabel="mean return per episode")
         over_tasks.set_title(f"first {view.early} iterations of each task (mean of {window} tasks)", fontsize=10)
         within.set(xlabel="iteration of a task")
         within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
         within.legend()
         means = np.concatenate([line.get_ydata() for axes in (over_tasks, within) for line in axes.get_lines()])
-        low, high = np.nanmin(means), np.nanmax(means)  # the mean of the first few tasks has a band nobody wants to see
+        means = means[np.isfinite(means)]
+        low, high = means.min(), means.max()  # the mean of the first few tasks has a band nobody wants to see
         if high > low:
             within.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
         return _save(figure, stem)
 
 
-def transfer(runs: Sequence[Run], epsilon: float, stem: Path) -> list[Path]:
+def transfer(runs: Sequence[Run], view: View, epsilon: float, stem: Path) -> list[Path]:
     """The paper's claim: as tasks go by the prior-mass radius falls, and with it the steps a task takes to learn."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2)
         window = _window(max(run.returns.shape[1] for run in runs))
         for name, colour, run in _named(runs):
-            tasks = np.arange(1, run.radius.shape[1] + 1)
-            _curve(left, tasks, rolling(run.radius, window), name, colour)
-            _curve(right, tasks, rolling(suboptimal_steps(run, epsilon), window), name, colour)
+            part = view.of(run)
+            tasks = np.arange(view.first_task, view.first_task + part.radius.shape[1])
+            _curve(left, tasks, rolling(part.radius, window), name, colour)
+            _curve(right, tasks, rolling(suboptimal_steps(part, epsilon), window), name, colour)
         if np.isfinite(runs[0].hidden_radius).any():
             floor = float(np.nanmean(runs[0].hidden_radius))
             left.axhline(floor, color="grey", linestyle="--", linewidth=1.2, label="the hidden world itself")

@@ -54,7 +54,10 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         """A Student-t interval is as wide above the mean as below it."""
-        return f"{self.mean:.3g} ± {self.high - self.mean:.2g}" if np.isfinite(self.mean) else "-"
+        if not np.isfinite(self.mean):
+            return "-"
+        width = f"± {self.high - self.mean:.2g}" if np.isfinite(self.high) else "(one value)"
+        return f"{self.mean:.3g} {width}"
 
 
 def read_run(path: Path) -> Run:
@@ -62,13 +65,26 @@ def read_run(path: Path) -> Run:
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         sessions = json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"]
+        written = _checkpointed(path)  # before the records: a run in progress may add to them in between
         lines = _records(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
-    except (ValueError, KeyError, lzma.LZMAError) as error:
-        raise UserError(f"{path} holds no readable run: {error}") from error
-    _check_whole(path, len(lines))
-    records = _parse(path / "records.jsonl", lines)
+    except (ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+        raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    if len(lines) < (written or 0):
+        raise UserError(
+            f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
+        )
+    records = _parse(path / "records.jsonl", lines, torn=written is not None)
+    try:
+        return _arrays(path, config, sessions, records)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: config.toml and records do not fit together: {type(error).__name__}, {error}"
+        ) from error
+
+
+def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Any], records: list[dict[str, Any]]) -> Run:
     iterations = [record for record in records if record["kind"] == "iteration"]
     if not iterations:
         raise UserError(f"{path} has no finished iteration to report yet")
@@ -76,16 +92,19 @@ def read_run(path: Path) -> Run:
     shape = (len(seeds), config["tasks"], config["iterations"])
     returns, gap = np.full(shape, np.nan), np.full(shape, np.nan)
     radius, hidden = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
-    for record in iterations:
-        place = record["seed"] - seeds[0], record["task"], record["iteration"]
-        returns[place] = record["return"]
-        gap[place] = record.get("gap", np.nan)
     for record in records:
-        if record["kind"] == "task":
-            where = record["seed"] - seeds[0], record["task"]
-            radius[where] = record.get("radius", np.nan)
-            hidden[where] = record.get("radius_of_hidden_world", np.nan)
-    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, iterations[-1]["wall"])
+        lane, task = seeds.index(record["seed"]), record["task"]
+        if record["kind"] == "iteration":
+            returns[lane, task, record["iteration"]] = record["return"]
+            gap[lane, task, record["iteration"]] = _number(record.get("gap"))
+        elif record["kind"] == "task":
+            radius[lane, task] = _number(record.get("radius"))
+            hidden[lane, task] = _number(record.get("radius_of_hidden_world"))
+    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, float(iterations[-1]["wall"]))
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
 
 
 def _records(path: Path) -> bytes:
@@ -94,25 +113,24 @@ def _records(path: Path) -> bytes:
     return lzma.decompress(packed.read_bytes()) if packed.exists() else (path / "records.jsonl").read_bytes()
 
 
-def _check_whole(path: Path, size: int) -> None:
-    """A run folder's checkpoint knows how long its records were at least. Published records come without one."""
+def _checkpointed(path: Path) -> int | None:
+    """How long the records were when the checkpoint was written. Published records come without one."""
     file = path / "checkpoints" / "state.safetensors"
-    if file.exists():
-        with file.open("rb") as handle:
-            header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
-        written = json.loads(header["__metadata__"]["position"])["records"]
-        if size < written:
-            raise UserError(
-                f"{path}/records.jsonl was cut: {size} bytes, but {written} when the checkpoint was written"
-            )
+    if not file.exists():
+        return None
+    with file.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
+    return json.loads(header["__metadata__"]["position"])["records"]
 
 
-def _parse(path: Path, lines: bytes) -> list[dict[str, Any]]:
+def _parse(path: Path, lines: bytes, torn: bool) -> list[dict[str, Any]]:
+    """The records. `torn`: an unfinished last line is that of a run in progress or killed, which will write it anew."""
     *whole, rest = lines.split(b"\n")
-    if rest and not (path.parent / "checkpoints").exists():
+    if rest and not torn:
         raise UserError(f"{path} was cut: its last line, number {len(whole) + 1}, is not whole")
     records = []
-    for number, line in enumerate(whole, 1):  # `rest` of a killed run is written anew when it is resumed
+    for number, line in enumerate(whole, 1):
         try:
             records.append(json.loads(line))
         except ValueError as error:
@@ -132,13 +150,13 @@ def interval(values: FloatArray) -> Interval:
 
 
 def band(sample: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper ends of the 95 % Student-t intervals of the columns of `sample` [n, ...]."""
+    """Ends of the 95 % Student-t intervals of the means of the columns of `sample` [n, ...]; NaN for a single value."""
     count = np.isfinite(sample).sum(axis=0)
     mean = mean_known(sample, axis=0)
     squares = np.nansum((sample - mean) ** 2, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         width = stats.t.ppf(0.975, np.maximum(count - 1, 1)) * np.sqrt(squares / (count - 1) / count)
-    return np.where(count > 1, mean - width, mean), np.where(count > 1, mean + width, mean)
+    return np.where(count > 1, mean - width, np.nan), np.where(count > 1, mean + width, np.nan)
 
 
 def rolling(values: FloatArray, window: int) -> FloatArray:

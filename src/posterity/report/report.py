@@ -13,8 +13,6 @@ from posterity.report import figures, tables
 from posterity.report.metrics import Run, read_run
 from posterity.report.tables import Row, View
 
-EPSILON = 1.0  # value lost below which a policy counts as good enough, unless the user says otherwise
-
 
 class Report(NamedTuple):
     """What a report is made of."""
@@ -23,7 +21,7 @@ class Report(NamedTuple):
     files: list[Path]
 
 
-def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float = EPSILON) -> Report:
+def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) -> Report:
     """Reads the runs in `paths` and writes their report into `out`."""
     runs = [read_run(path) for path in paths]
     rows = tables.rows(runs, view)
@@ -37,7 +35,7 @@ def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float = E
         files += figures.learning_curves(group, view, out / f"{name}-learning")
         probed = [run for run in group if np.isfinite(run.radius).any()]
         if probed:
-            files += figures.transfer(probed, epsilon, out / f"{name}-transfer")
+            files += figures.transfer(probed, view, epsilon, out / f"{name}-transfer")
     return Report(rows, files)
 
 

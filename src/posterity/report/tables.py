@@ -26,7 +26,13 @@ class View(NamedTuple):
         if self.first_task > run.returns.shape[1]:
             raise UserError(f"{run.path} has {run.returns.shape[1]} tasks; there is no task {self.first_task}")
         cut = slice(self.first_task - 1, self.last_task)
-        return run._replace(returns=run.returns[:, cut], gap=run.gap[:, cut], radius=run.radius[:, cut])
+        part = {name: getattr(run, name)[:, cut] for name in ("returns", "gap", "radius", "hidden_radius")}
+        return run._replace(**part)
+
+    def last(self, runs: Sequence[Run]) -> int:
+        """The last task that this view has to show of any of the runs."""
+        met = [np.flatnonzero(np.isfinite(self.of(run).returns).any(axis=(0, 2))) for run in runs]
+        return max((self.first_task + int(tasks[-1]) for tasks in met if len(tasks)), default=self.first_task)
 
 
 class Row(NamedTuple):
@@ -36,7 +42,7 @@ class Row(NamedTuple):
     method: str
     preset: str
     seeds: int
-    tasks: int
+    last_task: int  # of those the scores are over
     start: Interval  # first iteration
     early: Interval
     late: Interval
@@ -54,24 +60,24 @@ def _row(run: Run, view: View) -> Row:
     returns = view.of(run).returns
     parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
     start, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
-    seen = int(np.isfinite(run.returns).any(axis=(0, 2)).sum())
     name = (run.family, run.method, run.config["preset"])
-    return Row(*name, len(run.seeds), seen, start, early, late, overall, run.wall / 60.0, run.path)
+    return Row(*name, len(run.seeds), view.last([run]), start, early, late, overall, run.wall / 60.0, run.path)
 
 
 def terminal(rows: Sequence[Row], view: View) -> Table:
     """The table as rich shows it."""
-    last = view.last_task if view.last_task is not None else max(row.tasks for row in rows)
+    last = max(row.last_task for row in rows)
     over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
     title, caption = f"Mean return per episode, tasks {view.first_task}-{last}", f"± 95 % interval over {over}"
     table = Table(title=title, caption=caption)
+    plain = [f"{row.family} {row.method}" for row in rows]
+    pairs = zip(plain, rows, strict=True)
+    names = [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
     table.add_column("run")
     for name in ("Start", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            f"{row.family} {row.method}", *(str(score) for score in (row.start, row.early, row.late, row.overall))
-        )
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(name, *(str(score) for score in (row.start, row.early, row.late, row.overall)))
     return table
 
 
@@ -96,5 +102,5 @@ def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
         for row in rows:
             names = ("start", f"first_{view.early}", f"last_{view.early}", "all")
             for name, score in zip(names, (row.start, row.early, row.late, row.overall), strict=True):
-                place = (*row[:4], view.first_task, view.last_task or row.tasks, name)
+                place = (*row[:4], view.first_task, row.last_task, name)
                 writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{row.minutes:.3f}", row.path))

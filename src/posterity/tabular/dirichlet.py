@@ -82,6 +82,8 @@ class DirichletRows:
     def observe(self, task: TaskRows, row: Transition) -> TaskRows:
         """The exact update: one more count."""
         level = int(np.abs(self.spec.levels - row.reward).argmin())
+        if not np.isclose(self.spec.levels[level], row.reward):
+            raise UserError(f"The environment paid {row.reward}, which is none of the spec's levels {self.spec.levels}")
         counts = Rows(*(array.copy() for array in task.counts))
         counts.next_state[row.obs, row.action, row.next_obs] += 1.0
         counts.reward[row.obs, row.action, level] += 1.0

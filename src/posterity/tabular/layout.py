@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posterity.tabular.dirichlet import sample_dirichlet
 from posterity.tabular.mdp import FiniteMDP
 from posterity.types import BoolArray, FiniteSpec, FloatArray, Transition
 
@@ -88,9 +87,9 @@ class HiddenLayout:
         certain = np.zeros(self.spec.states, dtype=bool)
         certain[self.layout.move[known]] = True
         possible = self.possible(LayoutTask(task.empty & certain, task.found & certain))
-        # part of a Dirichlet row, normalised, is a Dirichlet row of the same parameters: no need to draw the rest
-        ladder = sample_dirichlet(generator, world.alpha * possible, count).cumsum(axis=-1)
-        place = (ladder <= generator.random((*ladder.shape[:-1], 1)) * ladder[..., -1:]).sum(axis=-1)
+        # x ~ Categorical(theta) and theta ~ Dirichlet(alpha) anew for every draw: x comes as alpha, normalised
+        ladder = (world.alpha * possible).cumsum(axis=-1)
+        place = (ladder <= generator.random((count, len(ladder), 1)) * ladder[:, -1:]).sum(axis=-1)
         draw, variable = np.nonzero(place < self.layout.where.shape[1])
         here = np.zeros((count, self.spec.states))
         here[draw, self.layout.where[variable, place[draw, variable]]] = 1.0

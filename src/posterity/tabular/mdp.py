@@ -51,6 +51,8 @@ def value_iteration(mdp: FiniteMDP, gamma: float, tolerance: float) -> Solution:
         updated = np.where(mdp.terminal, 0.0, quality.max(axis=1))
         sweeps += 1
         change = np.abs(updated - values).max()
+        if not np.isfinite(change):
+            raise ValueError("the process has values that are not finite")
         values = updated
         if change < tolerance:
             return Solution(values, action_values(mdp, values, gamma), sweeps)

@@ -28,6 +28,7 @@ from posterity.types import BoolArray, FloatArray
 SEED = 2022  # of the generator used where none is given: the same question gets the same answer
 BLOCK = 1 << 18  # draws held at once; more would only miss the cache
 PULLS = np.concatenate([[0.0], 2.0 ** np.arange(-4, 14)])  # the c among which the best is taken
+LEAST = 1e-12  # counts below this are beyond double precision's logarithms of gammas
 PRIOR_SHARE = 0.25  # of the draws that come from the prior itself, so that no weight exceeds 1 / PRIOR_SHARE
 
 
@@ -54,8 +55,10 @@ def joint_radius(
     """
     parts = [checked_rows(*row) for row in rows]
     leading = {counts.shape[:-1] for counts, _ in parts}
-    if len(leading) != 1 or samples < 2:
-        raise UserError(f"Leading axes are {sorted(leading)} and samples {samples}; need one for all, and 2 or more.")
+    if samples < 2:
+        raise UserError(f"samples is {samples}; it must be 2 or more.")
+    if len(leading) != 1:
+        raise UserError(f"Leading axes are {sorted(leading)}; they must be the same for all parts.")
     flat = [(counts.reshape(-1, counts.shape[-1]), chances.reshape(-1, counts.shape[-1])) for counts, chances in parts]
     impossible = np.any([((counts == 0) & (chances > 0)).any(-1) for counts, chances in flat], axis=0)
     flat = [(np.where(impossible[:, None], 1.0, counts), chances) for counts, chances in flat]
@@ -159,8 +162,8 @@ def checked_rows(
     counts, second = np.asarray(prior, dtype=np.float64), np.asarray(truth, dtype=np.float64)
     if counts.shape != second.shape or not counts.shape or not counts.shape[-1] or (vector and counts.ndim > 1):
         raise UserError(f"Shapes are {counts.shape} and {second.shape}; both must be the same, one entry an outcome.")
-    if not (np.isfinite(counts).all() and (counts >= 0).all()):
-        raise UserError("A prior's counts must be finite and 0 or more.")
+    if not (np.isfinite(counts).all() and ((counts == 0) | (counts >= LEAST)).all()):
+        raise UserError(f"A prior's counts must be finite, and 0 or at least {LEAST:g}.")
     if not (np.isfinite(second).all() and (second >= 0).all() and second.any(-1).all()):
         raise UserError("The truth must be finite, 0 or more, and not all 0.")
     off = np.abs(second.sum(-1) - 1.0).max(initial=0.0)

@@ -31,7 +31,7 @@ def concentration_order(radius: float, epsilon: float, delta: float, rho: float)
 
     An order, not a number to plan with. It says nothing unless d < epsilon^2 delta, which is rare at useful values.
     """
-    _check_bound(radius, epsilon, delta, rho)
+    check(radius, epsilon, delta, rho)
     if radius >= epsilon**2 * delta:
         raise UserError(f"Lemma 4.3 needs radius < epsilon^2 delta; here {radius:g} >= {epsilon**2 * delta:g}.")
     return (radius - math.log(rho)) / (epsilon**2 * delta - radius)
@@ -48,7 +48,7 @@ def concentration_bound(
     critical upper-bracketing radius o(1); `upper` is that radius, a number the caller gives. At eta = 2 and upper = 0
     it needs d < epsilon^2 delta / 32.
     """
-    _check_bound(radius, epsilon, delta, rho)
+    check(radius, epsilon, delta, rho)
     if not (eta >= 1.0 and upper >= 0.0):
         raise UserError(f"eta is {eta:g} and upper {upper:g}; eta must be at least 1 and upper at least 0.")
     allowed, used = epsilon**2 * delta / 16.0, eta * radius + (eta - 0.5) * upper
@@ -66,7 +66,7 @@ def step_bound(states: int, actions: int, radius: float, *, epsilon: float, delt
     """
     if not (states >= 1 and actions >= 1 and 0.0 <= gamma < 1.0):
         raise UserError(f"states, actions, gamma are {states}, {actions}, {gamma:g}; need >= 1, >= 1, and in [0, 1).")
-    _check_bound(radius, epsilon, delta, 0.5)
+    check(radius, epsilon, delta, 0.5)
     pairs = states * actions
     epsilon0, delta0 = epsilon * (1.0 - gamma) ** 2, delta / pairs
     models = math.ceil(states * pairs / delta * math.log(pairs / delta))
@@ -77,8 +77,11 @@ def step_bound(states: int, actions: int, radius: float, *, epsilon: float, delt
     return StepBound(epsilon0, delta0, models, rho0, concentration, steps)
 
 
-def _check_bound(radius: float, epsilon: float, delta: float, rho: float) -> None:
-    if not (radius >= 0.0 and epsilon > 0.0):
-        raise UserError(f"radius is {radius:g} and epsilon {epsilon:g}; radius must be 0 or more, epsilon above 0.")
+def check(radius: float, epsilon: float, delta: float, rho: float) -> None:
+    """Refuses numbers that no bound is about."""
+    if not (0.0 <= radius < math.inf and 1e-9 <= epsilon < math.inf):
+        raise UserError(
+            f"radius is {radius:g} and epsilon {epsilon:g}; need finite ones, radius >= 0, epsilon >= 1e-9."
+        )
     if not (0.0 < delta < 1.0 and 0.0 < rho < 1.0):
         raise UserError(f"delta is {delta:g} and rho {rho:g}; both must be between 0 and 1.")

@@ -1,0 +1,48 @@
+"""pendulum-gravity: Gymnasium's pendulum, gravity drawn for each task. The small family for laptops and tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+from gymnasium.wrappers import TimeLimit
+
+from posterity.families.base import Family
+from posterity.settings import Settings, setting
+from posterity.types import Key, Spec, Task
+
+NOMINAL = 10.0  # Gymnasium's own g
+
+
+class PendulumSettings(Settings):
+    """How much gravity varies."""
+
+    low: float = setting(0.5, "Least factor on Gymnasium's gravity of 10.", gt=0)
+    high: float = setting(1.5, "Greatest factor on it.", gt=0)
+    steps: int = setting(200, "Steps after which an episode is cut off.", ge=1)
+
+
+class PendulumGravity(Family):
+    """Swing up a pendulum and hold it, under a gravity nobody measured."""
+
+    summary = "Gymnasium's pendulum under another gravity in every task"
+    settings_type = PendulumSettings
+    settings: PendulumSettings
+
+    def __init__(self, settings: PendulumSettings | None = None) -> None:
+        super().__init__(settings)
+        self.spec = Spec(obs_dim=3, low=np.array([-2.0]), high=np.array([2.0]), steps=self.settings.steps, alive=None)
+
+    def tasks(self, key: Key, count: int) -> list[Task]:
+        """Factors uniform between `low` and `high`, one stream per seed."""
+        factors = [
+            float(key.fold("gravity", index).generator().uniform(self.settings.low, self.settings.high))
+            for index in range(count)
+        ]
+        return [Task(index, f"gravity x {factor:.3f}", {"gravity": factor}) for index, factor in enumerate(factors)]
+
+    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+        """Gymnasium's environment with g changed."""
+        return TimeLimit(PendulumEnv(g=NOMINAL * task.factors["gravity"]), self.settings.steps)

@@ -1,0 +1,78 @@
+"""The dynamics network: an observation and an action to a Gaussian over reward and state change.
+
+    (reward, next observation - observation)  ~  N(mean(s, a), exp(log_variance(s, a)))             (paper, appendix B)
+
+A network is a bare tuple of layers. The reward is output 0, the state change the rest; one output layer serves both,
+which is two linear heads side by side. Inputs and outputs are in the units of the run's normaliser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posterity.settings import Settings, setting
+
+ActivationName = Literal["elu", "silu", "tanh", "relu"]
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "elu": jax.nn.elu,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+}
+
+
+class NetworkSettings(Settings):
+    """The shape of the network."""
+
+    hidden: tuple[int, ...] = setting((128, 128), "Units of each hidden layer (released code: 128 128).")
+    activation: ActivationName = setting("elu", "Between layers (released code: elu).")
+    log_variance_low: float = setting(-9.0, "Softest lower bound of the predicted log-variance (released code: -9).")
+    log_variance_high: float = setting(2.0, "Softest upper bound of the predicted log-variance (released code: 2).")
+
+
+class Layer(NamedTuple):
+    """An affine map."""
+
+    weight: jax.Array  # [inputs, outputs]
+    bias: jax.Array  # [outputs]
+
+
+Weights = tuple[Layer, ...]  # hidden layers, then the output layer
+
+
+class Prediction(NamedTuple):
+    """A Gaussian over (reward, state change), in the units of the normaliser."""
+
+    mean: jax.Array  # [..., 1 + O]
+    log_variance: jax.Array  # [..., 1 + O]
+
+
+def init(key: jax.Array, obs_dim: int, action_dim: int, settings: NetworkSettings) -> Weights:
+    """Weights drawn from N(0, 1 / fan-in), biases zero."""
+    sizes = (obs_dim + action_dim, *settings.hidden, 2 * (1 + obs_dim))
+    keys = jax.random.split(key, len(sizes) - 1)
+    return tuple(
+        Layer(jax.random.normal(k, (inputs, outputs)) / jnp.sqrt(jnp.float32(inputs)), jnp.zeros(outputs))
+        for k, inputs, outputs in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    )
+
+
+def forward(weights: Weights, inputs: jax.Array, settings: NetworkSettings) -> Prediction:
+    """What one network predicts for inputs [..., O + A]."""
+    activation = ACTIVATIONS[settings.activation]
+    *hidden, output = weights
+    for layer in hidden:
+        inputs = activation(inputs @ layer.weight + layer.bias)
+    return split(inputs @ output.weight + output.bias, settings)
+
+
+def split(outputs: jax.Array, settings: NetworkSettings) -> Prediction:
+    """Raw outputs [..., 2 (1 + O)] as a prediction. The bounds are soft, so the gradient never dies."""
+    mean, raw = jnp.split(outputs, 2, axis=-1)
+    low, high = settings.log_variance_low, settings.log_variance_high
+    below = high - jax.nn.softplus(high - raw)
+    return Prediction(mean, low + jax.nn.softplus(below - low))

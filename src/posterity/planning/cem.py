@@ -1,0 +1,96 @@
+"""The cross-entropy method over action sequences. It knows scores and bounds, nothing of networks.
+
+    repeat:  draw N candidates around the plan;  keep the E best;  move the plan's mean and variance towards theirs
+
+Candidates are drawn from a normal truncated at two standard deviations whose spread is narrowed near the bounds, so
+none leaves them: std <= half the distance to the nearer bound (as PETS and the authors' code do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posterity.settings import Settings, setting
+
+
+class PlannerSettings(Settings):
+    """How actions are searched for."""
+
+    horizon: int = setting(20, "T: steps planned ahead.", ge=1)
+    candidates: int = setting(500, "N: action sequences a round (paper: 500).", ge=2)
+    elites: int = setting(50, "E: best candidates the next round is drawn around (paper: 50).", ge=1)
+    rounds: int = setting(5, "Rounds of the search (released code: 5).", ge=1)
+    smoothing: float = setting(0.1, "Share of the old mean and variance that is kept (released code: 0.1).", ge=0, lt=1)
+    particles: int = setting(20, "P: networks every candidate is imagined through.", ge=1)
+    output: str = setting("sample", "What an imagined step takes of the predicted Gaussian: sample or mean.")
+    redraw: bool = setting(False, "Draw new networks at every imagined step (nearer to the released code).")
+
+
+class Plan(NamedTuple):
+    """Where the search stands: independent normals over every action of the sequence."""
+
+    mean: jax.Array  # [T, A]
+    variance: jax.Array  # [T, A]
+
+
+class PlanInfo(NamedTuple):
+    """What the search found."""
+
+    best: jax.Array  # score of the best candidate of the last round
+    elite: jax.Array  # mean score of the last round's elites
+    finite: jax.Array  # share of finite scores in the last round
+
+
+def start(horizon: int, low: jax.Array, high: jax.Array) -> Plan:
+    """The middle of the range, with a standard deviation of a quarter of it: as wide as the bounds let it be."""
+    middle, quarter = (low + high) / 2.0, (high - low) / 4.0
+    shape = (horizon, *low.shape)
+    return Plan(jnp.broadcast_to(middle, shape), jnp.broadcast_to(quarter**2, shape))
+
+
+def shifted(plan: Plan, fresh: Plan) -> Plan:
+    """The plan one step on: its first action is done, its last is not known yet. The variance starts anew."""
+    return Plan(jnp.concatenate([plan.mean[1:], fresh.mean[-1:]]), fresh.variance)
+
+
+def cem(
+    key: jax.Array,
+    score: Callable[[jax.Array, jax.Array], jax.Array],
+    begin: Plan,
+    low: jax.Array,
+    high: jax.Array,
+    settings: PlannerSettings,
+) -> tuple[Plan, PlanInfo]:
+    """Maximises `score(key, candidates [N, T, A]) -> [N]`.
+
+    No candidate leaves the bounds [A]; one whose score is not finite is never an elite, unless none is left: then the
+    round changes nothing.
+    """
+
+    def search(plan: Plan, k: jax.Array) -> tuple[Plan, PlanInfo]:
+        draw_key, score_key = jax.random.split(k)
+        room = jnp.minimum(plan.mean - low, high - plan.mean) / 2.0
+        scale = jnp.minimum(jnp.sqrt(plan.variance), jnp.maximum(room, 0.0))
+        noise = jax.random.truncated_normal(draw_key, -2.0, 2.0, (settings.candidates, *plan.mean.shape))
+        candidates = jnp.clip(plan.mean + scale * noise, low, high)  # rounding only: the noise keeps inside
+        scores = score(score_key, candidates)
+        finite = jnp.isfinite(scores)
+        ranked = jnp.where(finite, scores, -jnp.inf)
+        values, order = jax.lax.top_k(ranked, settings.elites)
+        good = jnp.isfinite(values)
+        count = jnp.maximum(good.sum(), 1)
+        weight = (good / count)[:, None, None]
+        elites = candidates[order]
+        mean = (elites * weight).sum(axis=0)
+        variance = ((elites - mean) ** 2 * weight).sum(axis=0)
+        keep = jnp.where(good.any(), settings.smoothing, 1.0)
+        moved = Plan(keep * plan.mean + (1.0 - keep) * mean, keep * plan.variance + (1.0 - keep) * variance)
+        elite = jnp.where(good, values, 0.0).sum() / count
+        return moved, PlanInfo(values[0], elite, finite.mean())
+
+    plan, infos = jax.lax.scan(search, begin, jax.random.split(key, settings.rounds))
+    return plan, jax.tree.map(lambda leaf: leaf[-1], infos)

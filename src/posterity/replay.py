@@ -1,0 +1,77 @@
+"""Transitions of all tasks, on the device: K tasks x capacity C, and how many of each are there.
+
+Shapes never change, so programs that read it compile once; new rows are written in place (the buffers are donated).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posterity.types import Transition
+
+
+class Replay(NamedTuple):
+    """One lane's memory. Termination is not kept: it follows from the observation (`Spec.alive`)."""
+
+    obs: jax.Array  # [K, C, O]
+    action: jax.Array  # [K, C, A]
+    reward: jax.Array  # [K, C]
+    next_obs: jax.Array  # [K, C, O]
+    filled: jax.Array  # [K]
+
+
+class Rows(NamedTuple):
+    """Transitions taken from memory."""
+
+    obs: jax.Array  # [B, O]
+    action: jax.Array  # [B, A]
+    reward: jax.Array  # [B]
+    next_obs: jax.Array  # [B, O]
+
+
+def empty(tasks: int, capacity: int, obs_dim: int, action_dim: int) -> Replay:
+    """Room for `capacity` transitions of each of `tasks` tasks."""
+    return Replay(
+        jnp.zeros((tasks, capacity, obs_dim)),
+        jnp.zeros((tasks, capacity, action_dim)),
+        jnp.zeros((tasks, capacity)),
+        jnp.zeros((tasks, capacity, obs_dim)),
+        jnp.zeros(tasks, dtype=jnp.int32),
+    )
+
+
+def add(replay: Replay, task: jax.Array, rows: Transition) -> Replay:
+    """The rows [B, ...] after those `task` has. There must be room: capacity is what a run will collect."""
+    at = replay.filled[task]
+
+    def put(kept: jax.Array, new: jax.Array) -> jax.Array:
+        start = (task, at, *(jnp.int32(0) for _ in kept.shape[2:]))
+        return jax.lax.dynamic_update_slice(kept, new[None].astype(kept.dtype), start)
+
+    return Replay(
+        put(replay.obs, rows.obs),
+        put(replay.action, rows.action),
+        put(replay.reward, rows.reward),
+        put(replay.next_obs, rows.next_obs),
+        replay.filled.at[task].add(rows.reward.shape[0]),
+    )
+
+
+def sample_task(key: jax.Array, replay: Replay, task: jax.Array, rows: int) -> Rows:
+    """`rows` transitions of one task, uniformly with replacement."""
+    place = jax.random.randint(key, (rows,), 0, jnp.maximum(replay.filled[task], 1))
+    return Rows(*(kept[task, place] for kept in replay[:4]))
+
+
+def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, rows: int) -> Rows:
+    """`rows` transitions from each of `tasks` different tasks among the first `seen`; with fewer, tasks come again."""
+    task_key, row_key = jax.random.split(key)
+    total = replay.filled.shape[0]
+    order = jnp.argsort(jnp.where(jnp.arange(total) < seen, jax.random.uniform(task_key, (total,)), jnp.inf))
+    chosen = order[jnp.arange(tasks) % jnp.minimum(seen, total)]
+    limit = jnp.maximum(replay.filled[chosen], 1)[:, None]
+    place = jax.random.randint(row_key, (tasks, rows), 0, jnp.broadcast_to(limit, (tasks, rows)))
+    return Rows(*(kept[chosen[:, None], place].reshape(tasks * rows, *kept.shape[2:]) for kept in replay[:4]))

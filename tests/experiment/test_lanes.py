@@ -1,0 +1,81 @@
+"""Collecting, on an environment that writes down what is done to it."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from posterity.experiment.lanes import EachLane, collect
+from posterity.types import Key
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Episodes of 3 steps that terminate and of 2 that are cut off, in turn. The reward is 10 x episode + step."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(100), spaces.Discrete(2)
+        self.seeds: list[int | None] = []
+        self.moment = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.seeds.append(seed)
+        self.moment = 0
+        return 10 * (len(self.seeds) - 1), {}
+
+    def step(self, action: Any):
+        self.moment += 1
+        episode = len(self.seeds) - 1
+        ends = self.moment == (3 if episode % 2 == 0 else 2)
+        now = 10 * episode + self.moment
+        return now, float(now), ends and episode % 2 == 0, ends and episode % 2 == 1, {}
+
+
+class Scribe:
+    """Acts by step parity and keeps all it was told in its state."""
+
+    def init(self, key: Key) -> list[Any]:
+        return []
+
+    def begin_task(self, key: Key, state: list[Any]) -> list[Any]:
+        return state
+
+    def act(self, key: Key, state: list[Any], obs: int, first: bool) -> tuple[list[Any], int]:
+        return [*state, ("act", key, obs, first)], len(state) % 2
+
+    def observe(self, key: Key, state: list[Any], row: Any) -> list[Any]:
+        return [*state, ("observe", key, row)]
+
+    def learn(self, key: Key, state: list[Any], rows: Any):
+        return state, {}
+
+
+def test_an_iteration_is_its_steps_its_episodes_and_their_returns():
+    env, learners = Scripted(), EachLane(Scribe())
+    keys = [Key.of(4).fold("task", 2, "iteration", 1)]
+    (state,), (got,) = collect(learners, keys, learners.init(keys), [env], 7)
+    np.testing.assert_array_equal(got.rows.obs, [0, 1, 2, 10, 11, 20, 21])
+    np.testing.assert_array_equal(got.rows.next_obs, [1, 2, 3, 11, 12, 21, 22])
+    np.testing.assert_array_equal(got.rows.terminated, [False, False, True, False, False, False, False])
+    assert got.returns == [1 + 2 + 3, 11 + 12]
+    assert got.finished == 2
+    acted = [entry for entry in state if entry[0] == "act"]
+    assert [first for *_, first in acted] == [True, False, False, True, False, True, False]
+    assert len({entry[1] for entry in state}) == 14, "every decision and every observation has a key of its own"
+    assert len(set(env.seeds)) == 3, "and every episode a seed of its own"
+
+
+def test_an_episode_cut_by_the_iterations_end_counts_only_if_no_other_ended():
+    env, learners = Scripted(), EachLane(Scribe())
+    _, (got,) = collect(learners, [Key.of(0)], learners.init([Key.of(0)]), [env], 2)
+    assert got.returns == [1 + 2]
+    assert got.finished == 0
+
+
+def test_lanes_are_kept_apart():
+    envs, learners = [Scripted(), Scripted()], EachLane(Scribe())
+    keys = [Key.of(0), Key.of(1)]
+    states, got = collect(learners, keys, learners.init(keys), envs, 4)
+    assert envs[0].seeds != envs[1].seeds
+    assert all(entry[1].path[0] == lane for lane, state in enumerate(states) for entry in state)
+    np.testing.assert_array_equal(got[0].rows.obs, got[1].rows.obs)
