@@ -30,6 +30,7 @@ import numpy as np
 
 from posterity import replay as memory
 from posterity.agents.base import Info
+from posterity.errors import UserError
 from posterity.models import elbo, network, normaliser, posterior
 from posterity.models.elbo import Batch, LearnerSettings, Learning
 from posterity.models.network import NetworkSettings
@@ -177,8 +178,7 @@ class Vblrl:
             forecast=jnp.zeros_like(state.forecast),
             iteration=state.iteration + 1,
         )
-        columns = {name: np.asarray(value, dtype=np.float64).round(6) for name, value in facts.items()}
-        return state, [{name: float(value[lane]) for name, value in columns.items()} for lane in range(len(keys))]
+        return state, [_info(facts, lane, state) for lane in range(len(keys))]
 
     # Who acts ----------------------------------------------------------------------------------------------------
 
@@ -196,13 +196,21 @@ class Vblrl:
         return state.task.posterior, settings.learner.posterior_noise * settings.task_noise
 
     def _forecasts(self, state: VblrlState, rows: Transition) -> dict[str, Any]:
-        """What the plans promised for their horizon, beside what came (over windows that no episode's end cuts)."""
-        horizon = self.settings.planner.horizon
+        """What plans promised for their horizon, beside what came: mean return of the windows inside one episode."""
+        horizon = min(self.settings.planner.horizon, rows.reward.shape[1])
         count = np.maximum(np.asarray(state.forecast[:, 2]), 1.0)
         promised, spread = np.asarray(state.forecast[:, 0]) / count, np.asarray(state.forecast[:, 1]) / count
-        sums = np.cumsum(np.pad(rows.reward, ((0, 0), (1, 0))), axis=1)
-        came = (sums[:, horizon:] - sums[:, :-horizon]).mean(axis=1) if sums.shape[1] > horizon else sums[:, -1]
-        return {"forecast": promised, "forecast_spread": spread, "forecast_came": came}
+        ended = (rows.next_obs[:, :-1] != rows.obs[:, 1:]).any(axis=-1)  # [L, steps - 1] another episode follows
+        cuts = np.cumsum(np.pad(ended, ((0, 0), (1, 0))), axis=1)
+        whole = cuts[:, : cuts.shape[1] - horizon + 1] == cuts[:, horizon - 1 :]
+        sums = np.cumsum(np.pad(rows.reward, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
+        windows = sums[:, horizon:] - sums[:, :-horizon]
+        came = np.where(whole, windows, 0.0).sum(axis=1) / np.maximum(whole.sum(axis=1), 1)
+        return {
+            "forecast": promised,
+            "forecast_spread": spread,
+            "forecast_came": np.where(whole.any(axis=1), came, np.nan),
+        }
 
     # One lane ----------------------------------------------------------------------------------------------------
 
@@ -325,6 +333,18 @@ class Vblrl:
             "aleatory": jnp.sqrt(aleatory.mean()),
             "epistemic": jnp.sqrt(epistemic.mean()),
         }
+
+
+def _info(facts: dict[str, Any], lane: int, state: VblrlState) -> Info:
+    """One lane's numbers. A model whose numbers are not finite any more has diverged, and that ends the run."""
+    numbers = {name: round(float(np.asarray(value)[lane]), 6) for name, value in facts.items()}
+    if np.isnan(numbers.get("forecast_came", 0.0)):
+        del numbers["forecast_came"]  # every window was cut by an episode's end
+    for name, value in numbers.items():
+        if not np.isfinite(value):
+            where = f"task {state.number}, iteration {state.iteration - 1}"
+            raise UserError(f"The model diverged in {where} ({name} is {value}); try a lower learning rate")
+    return dict(numbers)
 
 
 def _data(keys: list[Key]) -> np.ndarray:

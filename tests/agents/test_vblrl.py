@@ -1,0 +1,146 @@
+"""VBLRL's own properties, on a small agent with two lanes."""
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from posterity.agents.vblrl import Mode, Vblrl, VblrlSettings
+from posterity.errors import UserError
+from posterity.types import Budget, Key, Spec, Transition
+
+SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), steps=12, alive=None)
+KEYS = [Key.of(0), Key.of(1)]
+SMALL = {
+    "planner": {"horizon": 3, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
+    "learner": {"world_steps": 3, "task_steps": 3, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+    "network": {"hidden": [8]},
+    "task_minimum": 12,
+    "world_iterations": 1,
+}
+
+
+@cache
+def agent(mode: Mode = "vblrl") -> Vblrl:
+    return Vblrl(SPEC, VblrlSettings.model_validate(SMALL), Budget(tasks=3, iterations=3, steps=12), mode)
+
+
+def rows(seed: int = 0, episodes: int = 1) -> Transition:
+    """Twelve steps x' = x + (a, reward): one long walk, or several."""
+    generator = np.random.default_rng(seed)
+    action, obs = generator.uniform(-1, 1, (12, 1)), np.zeros((12, 2))
+    following = np.zeros((12, 2))
+    place = np.zeros(2)
+    for step in range(12):
+        if step % (12 // episodes) == 0:
+            place = generator.normal(size=2)
+        obs[step] = place
+        place = place + np.array([0.1 * action[step, 0], 0.05])
+        following[step] = place
+    return Transition(obs, action, obs[:, 0], following, np.zeros(12, dtype=bool))
+
+
+def learned(mode: Mode = "vblrl", tasks: int = 1, iterations: int = 1):
+    state = agent(mode).init(KEYS)
+    info: list[dict[str, Any]] = []
+    for task in range(tasks):
+        state = agent(mode).begin_task([key.fold(task) for key in KEYS], state)
+        for iteration in range(iterations):
+            new = [rows(10 * task + iteration), rows(100 + 10 * task + iteration)]
+            state, info = agent(mode).learn([key.fold(task, iteration) for key in KEYS], state, new)
+    return state, info
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+
+
+def test_the_task_posterior_starts_as_the_world_posterior_and_has_it_as_prior():
+    state, _ = learned()
+    later = agent().begin_task([key.fold(1) for key in KEYS], state)
+    assert same(later.task.posterior, state.world.posterior)
+    assert same(later.prior, state.world.posterior)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(later.task.optimiser)), "with a fresh optimiser"
+
+
+def test_without_transfer_a_task_starts_fresh_with_the_fixed_prior():
+    state, info = learned("single-task")
+    later = agent("single-task").begin_task([key.fold(1) for key in KEYS], state)
+    assert not same(later.task.posterior, state.world.posterior)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(later.prior.mean))
+    assert "world_total" not in info[0]
+    assert "task_total" in info[0]
+
+
+def test_one_model_for_all_tasks_learns_and_acts_and_there_is_no_other():
+    state, info = learned("hip-mdp")
+    assert "task_total" not in info[0]
+    assert same(agent("hip-mdp")._acting(state._replace(iteration=2))[0], state.world.posterior)
+
+
+def test_the_world_posterior_acts_first_and_the_tasks_own_afterwards():
+    state, _ = learned()
+    state = agent().begin_task([key.fold(1) for key in KEYS], state)
+    assert same(agent()._acting(state)[0], state.world.posterior)
+    state, _ = agent().learn([key.fold("x") for key in KEYS], state, [rows(3), rows(4)])
+    assert same(agent()._acting(state)[0], state.task.posterior)
+    assert not same(state.task.posterior, state.world.posterior)
+
+
+def test_actions_are_random_only_in_the_very_first_iteration():
+    fresh = agent().begin_task(KEYS, agent().init(KEYS))
+    assert agent()._random(fresh)
+    state, _ = learned()
+    assert not agent()._random(state)
+    assert not agent()._random(agent().begin_task(KEYS, state))
+    alone, _ = learned("single-task")
+    assert agent("single-task")._random(agent("single-task").begin_task(KEYS, alone))
+
+
+def test_a_task_learns_from_its_own_transitions_and_the_world_from_all():
+    state, _ = learned(tasks=2, iterations=2)
+    np.testing.assert_array_equal(state.replay.filled, [[24, 24, 0], [24, 24, 0]])
+
+
+def test_plan_and_fit_compile_once_per_run():
+    learned(tasks=2, iterations=2)
+    obs, first = [np.zeros(2, dtype=np.float32)] * 2, [True, False]
+    state, _ = learned(tasks=2, iterations=2)
+    for step in range(3):
+        state, _ = agent().act([key.fold(step) for key in KEYS], state, obs, first)
+    state = agent().begin_task([key.fold(9) for key in KEYS], state)
+    agent().act(KEYS, state, obs, first)
+    for program in (agent()._plan, agent()._fit_task, agent()._fit_world, agent()._add):
+        assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_units_make_inputs_and_targets_of_the_first_task_standard_and_are_then_held():
+    state, _ = learned()
+    inputs = np.concatenate([rows(0).obs, rows(0).action], axis=1)
+    np.testing.assert_allclose(state.units.input_mean[0], inputs.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(state.units.input_scale[0], inputs.std(axis=0), rtol=1e-3)
+    later, _ = learned(tasks=2)
+    assert same(later.units, state.units)
+
+
+def test_what_came_is_measured_only_inside_episodes():
+    state, _ = learned()
+    whole = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in rows(5))))["forecast_came"][0]
+    reward = rows(5).reward
+    assert whole == pytest.approx(np.mean([reward[t : t + 3].sum() for t in range(10)]), rel=1e-5)
+    cut = rows(5, episodes=2)
+    got = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in cut)))["forecast_came"][0]
+    inside = [cut.reward[t : t + 3].sum() for t in (0, 1, 2, 3, 6, 7, 8, 9)]
+    assert got == pytest.approx(np.mean(inside), rel=1e-5)
+    short = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in rows(5, episodes=6))))
+    assert np.isnan(short["forecast_came"]).all()
+
+
+def test_a_model_that_diverges_ends_the_run_in_one_line():
+    state, _ = learned()
+    broken = jax.tree.map(lambda leaf: leaf * jnp.nan, state.world.posterior)
+    with pytest.raises(UserError, match="The model diverged in task 0, iteration 1"):
+        agent().learn(KEYS, state._replace(world=state.world._replace(posterior=broken)), [rows(1), rows(2)])
