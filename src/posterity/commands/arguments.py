@@ -113,6 +113,9 @@ def _first_sentence(box: str) -> str:
     until = next((index for index, line in enumerate(lines) if re.fullmatch("─+", line)), len(lines))
     said = " ".join(lines[:until])
     inner = re.search(r"config\.(\S+): \d+ validation errors? for \w+ (\S+) (.*?) \[type=\w+, input_value=(.*?),", said)
+    together = re.search(r"validation errors? for \w+ Value error, (.*?) \[type=", said)
+    if together is not None:  # settings that do not go together
+        return f"Settings: {together.group(1)}"
     if inner is not None:  # pydantic's complaint about a nested setting
         table, name, why, value = inner.groups()
         return f"Setting '{table}.{name}': {why[0].lower()}{why[1:]}, not {value}"

@@ -84,6 +84,8 @@ def invalid(error: ValidationError) -> UserError:
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return UserError(f"Unknown setting '{where}'")
+    if first["type"] == "value_error":  # settings that do not go together
+        return UserError(f"Setting{f' {where!r}' if where else 's'}: {first['msg'].removeprefix('Value error, ')}")
     return UserError(f"Setting '{where}': {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}")
 
 

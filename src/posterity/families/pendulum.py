@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
+from pydantic import model_validator
 
 from posterity.families.base import Family
 from posterity.settings import Settings, setting
@@ -22,6 +23,12 @@ class PendulumSettings(Settings):
     low: float = setting(0.5, "Least factor on Gymnasium's gravity of 10.", gt=0)
     high: float = setting(1.5, "Greatest factor on it.", gt=0)
     steps: int = setting(200, "Steps after which an episode is cut off.", ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PendulumSettings:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low:g}, above high, {self.high:g}")
+        return self
 
 
 class PendulumGravity(Family):

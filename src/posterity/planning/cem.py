@@ -9,10 +9,11 @@ none leaves them: std <= half the distance to the nearer bound (as PETS and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from pydantic import model_validator
 
 from posterity.settings import Settings, setting
 
@@ -26,8 +27,16 @@ class PlannerSettings(Settings):
     rounds: int = setting(5, "Rounds of the search (released code: 5).", ge=1)
     smoothing: float = setting(0.1, "Share of the old mean and variance that is kept (released code: 0.1).", ge=0, lt=1)
     particles: int = setting(20, "P: networks every candidate is imagined through.", ge=1)
-    output: str = setting("sample", "What an imagined step takes of the predicted Gaussian: sample or mean.")
+    output: Literal["sample", "mean"] = setting(
+        "sample", "What an imagined step takes of the predicted Gaussian: sample or mean."
+    )
     redraw: bool = setting(False, "Draw new networks at every imagined step (nearer to the released code).")
+
+    @model_validator(mode="after")
+    def _enough(self) -> PlannerSettings:
+        if self.elites > self.candidates:
+            raise ValueError(f"{self.elites} elites cannot be chosen from {self.candidates} candidates")
+        return self
 
 
 class Plan(NamedTuple):
