@@ -15,6 +15,7 @@ from posterity.commands.arguments import Terminal, parse, terminal
 from posterity.errors import UserError
 from posterity.experiment.config import PRESETS, preset_table
 from posterity.families import FAMILIES, family_type
+from posterity.families.base import Family
 from posterity.types import FiniteSpec, Key
 
 BUDGET = ("tasks", "iterations", "steps")
@@ -53,13 +54,21 @@ def families(args: Sequence[str]) -> int:
     facts = []
     for name in FAMILIES:
         kind = family_type(name)
-        spec, budget = kind().spec, preset_table(name)["paper"]
-        finite = isinstance(spec, FiniteSpec)
-        size = {"obs": f"{spec.states} states" if finite else spec.obs_dim}
-        size |= {"act": f"{spec.actions} actions" if finite else len(spec.low)}
-        facts.append({"name": name, "summary": kind.summary} | size | {part: budget[part] for part in BUDGET})
+        budget = preset_table(name)["paper"]
+        facts.append({"name": name, "summary": kind.summary, **_size(kind)} | {part: budget[part] for part in BUDGET})
     _show(facts, asked.json)
     return 0
+
+
+def _size(kind: type[Family]) -> dict[str, str]:
+    """How large observations and actions are, if what the family needs is installed."""
+    try:
+        spec = kind().spec
+    except UserError as error:
+        return {"observation": str(error), "action": ""}
+    if isinstance(spec, FiniteSpec):
+        return {"observation": f"{spec.states} states", "action": f"1 of {spec.actions}"}
+    return {"observation": f"{spec.obs_dim} numbers", "action": f"{len(spec.low)} numbers"}
 
 
 def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:

@@ -11,6 +11,12 @@ from posterity.errors import UserError, unknown
 from posterity.families.base import Family
 
 FAMILIES = {
+    "cheetah-gravity": "posterity.families.mujoco:CheetahGravity",
+    "cheetah-bodyparts": "posterity.families.mujoco:CheetahBodyparts",
+    "hopper-gravity": "posterity.families.mujoco:HopperGravity",
+    "hopper-bodyparts": "posterity.families.mujoco:HopperBodyparts",
+    "walker-gravity": "posterity.families.mujoco:WalkerGravity",
+    "walker-bodyparts": "posterity.families.mujoco:WalkerBodyparts",
     "item-search": "posterity.families.itemsearch:ItemSearch",
     "pendulum-gravity": "posterity.families.pendulum:PendulumGravity",
     "random-mdp": "posterity.families.randommdp:RandomMDP",

@@ -1,0 +1,232 @@
+"""The six MuJoCo families: half-cheetah, hopper and walker, with another gravity or other body parts in every task.
+
+    gravity     g = -9.81 f,  f ~ U(0.5, 1.5)
+    bodyparts   the sizes of four geoms times f_1 .. f_4 ~ U(0.5, 1.5); masses follow through the density
+
+Tasks, reward, termination and resets are those of the published experiments as far as today's MuJoCo has them; the task
+lists are the published ones, the same for every seed. A task's model is edited as a specification and compiled, never
+patched afterwards. docs/families/mujoco.md lists every choice.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+from posterity.errors import UserError
+from posterity.families.base import Family
+from posterity.settings import Settings, setting
+from posterity.types import FloatArray, Key, Spec, Task
+
+
+class Body(NamedTuple):
+    """What sets one of the three bodies apart."""
+
+    module: str  # of Gymnasium
+    environment: str
+    xml: str
+    seed: int  # of the published task lists
+    horizon: int
+    obs_dim: dict[str, int]
+    actions: int
+    parts: dict[str, int]  # geom, and how many of its leading sizes are scaled
+    alive: dict[int, tuple[float, float]]  # observation index, and the range outside which an episode ends
+
+
+_LEG: dict[str, int] = {"torso_geom": 1, "thigh_geom": 1, "leg_geom": 1, "foot_geom": 1}
+BODIES = {
+    "cheetah": Body(
+        module="half_cheetah_v5",
+        environment="HalfCheetahEnv",
+        xml="half_cheetah.xml",
+        seed=500,
+        horizon=100,
+        obs_dim={"paper": 18, "gym": 17},
+        actions=6,
+        parts={"torso": 1, "fthigh": 2, "fshin": 2, "ffoot": 2},
+        alive={},
+    ),
+    "hopper": Body(
+        module="hopper_v5",
+        environment="HopperEnv",
+        xml="hopper.xml",
+        seed=600,
+        horizon=400,
+        obs_dim={"paper": 11, "gym": 11},
+        actions=3,
+        parts=_LEG,
+        alive={0: (0.7, np.inf), 1: (-0.2, 0.2)},
+    ),
+    "walker": Body(
+        module="walker2d_v5",
+        environment="Walker2dEnv",
+        xml="walker2d.xml",  # v5's own file has other feet than the published one
+        seed=700,
+        horizon=400,
+        obs_dim={"paper": 17, "gym": 17},
+        actions=6,
+        parts=_LEG,
+        alive={0: (0.8, 2.0), 1: (-1.0, 1.0)},
+    ),
+}
+
+
+class MujocoSettings(Settings):
+    """What can vary between uses of one family."""
+
+    observation: Literal["paper", "gym"] = setting(
+        "paper",
+        "paper: velocities / 5, or sine and cosine of the cheetah's pitch; gym: as Gymnasium has it.",
+    )
+
+
+class MujocoFamily(Family):
+    """One body, and one thing about it that changes."""
+
+    settings_type: ClassVar[type[Settings]] = MujocoSettings
+    body: ClassVar[str]
+    hidden: ClassVar[str]  # "gravity" or "bodyparts"
+
+    def __init__(self, settings: MujocoSettings | None = None) -> None:
+        super().__init__(settings)
+        _mujoco()
+        body = BODIES[self.body]
+        size = body.obs_dim[self.settings.observation]
+        low, high = np.full(size, -np.inf), np.full(size, np.inf)
+        for index, (least, most) in body.alive.items():
+            low[index], high[index] = least, most
+        limit = np.ones(body.actions)
+        self.spec = Spec(size, -limit, limit, body.horizon, (low, high) if body.alive else None)
+
+    def tasks(self, key: Key, count: int) -> list[Task]:
+        """The first of the published list, whatever the seed."""
+        return [
+            Task(index, f"{self.hidden} x {'/'.join(f'{f:.3f}' for f in np.atleast_1d(factor))}", {self.hidden: factor})
+            for index, factor in enumerate(factors(self.body, self.hidden, count))
+        ]
+
+    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+        """Gymnasium's environment around the task's own model."""
+        gravity = task.factors.get("gravity", 1.0)
+        sizes = task.factors.get("bodyparts", (1.0, 1.0, 1.0, 1.0))
+        body = BODIES[self.body]
+        model = build_model(self.body, gravity, sizes)
+        env = _environment(self.body)(model, self.settings.observation)
+        return TimeLimit(env, body.horizon)
+
+
+def factors(body: str, hidden: str, count: int) -> list[Any]:
+    """The published factors: legacy NumPy streams of the published seeds, one number or four floored ones a task."""
+    stream = np.random.RandomState(BODIES[body].seed)
+    if hidden == "gravity":
+        return [float(stream.rand() + 0.5) for _ in range(count)]
+    return [(np.floor((stream.rand(4) + 0.5) * 1e4) / 1e4).tolist() for _ in range(count)]
+
+
+def build_model(body: str, gravity: float = 1.0, sizes: Any = (1.0, 1.0, 1.0, 1.0)) -> Any:
+    """The MjModel of a task: Gymnasium's XML, edited and compiled."""
+    mujoco = _mujoco()
+    from gymnasium.envs.mujoco.mujoco_env import expand_model_path
+
+    spec = mujoco.MjSpec.from_file(expand_model_path(BODIES[body].xml))
+    spec.option.gravity = [0.0, 0.0, -9.81 * gravity]
+    if body == "hopper" and _version(mujoco) >= (3, 5):
+        for geom in spec.geoms:
+            geom.margin = 0.0005  # from 3.5 on the margins of two geoms add up; before, the larger one counted
+    for (name, scaled), factor in zip(BODIES[body].parts.items(), sizes, strict=True):
+        geom = spec.geom(name)
+        size = np.array(geom.size)
+        size[:scaled] *= factor
+        geom.size = size
+    if body == "cheetah":
+        spec.compiler.settotalmass = -1  # deprecated in the XML; done by hand below, to the same numbers
+    model = spec.compile()
+    if body == "cheetah":
+        mujoco.mj_setTotalmass(model, 14.0)
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+@cache
+def _environment(body: str) -> Any:
+    """Gymnasium's class, on a model of ours, with our observation, and actions clipped before they cost anything."""
+    mujoco = _mujoco()
+    import importlib
+
+    base = getattr(importlib.import_module(f"gymnasium.envs.mujoco.{BODIES[body].module}"), BODIES[body].environment)
+
+    class TaskEnv(base):
+        def __init__(self, model: Any, observation: str) -> None:
+            self._task_model, self._paper = model, observation == "paper"
+            super().__init__(xml_file=BODIES[body].xml)
+            size = BODIES[body].obs_dim[observation]
+            self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+
+        def _initialize_simulation(self) -> tuple[Any, Any]:
+            return self._task_model, mujoco.MjData(self._task_model)
+
+        def step(self, action: FloatArray) -> Any:
+            return super().step(np.clip(action, self.action_space.low, self.action_space.high))
+
+        def _get_obs(self) -> FloatArray:
+            if not self._paper:
+                return super()._get_obs()
+            place, speed = self.data.qpos, self.data.qvel
+            if body == "cheetah":
+                return np.concatenate([place[1:2], [np.sin(place[2]), np.cos(place[2])], place[3:], speed])
+            return np.concatenate([place[1:], np.clip(speed, -10.0, 10.0) / 5.0])
+
+    return TaskEnv
+
+
+def _mujoco() -> Any:
+    try:
+        import mujoco
+    except ImportError as error:
+        raise UserError("This family needs MuJoCo: pip install 'posterity[mujoco]'") from error
+    return mujoco
+
+
+def _version(mujoco: Any) -> tuple[int, ...]:
+    return tuple(int(part) for part in mujoco.__version__.split(".")[:2])
+
+
+class CheetahGravity(MujocoFamily):
+    """Half-cheetah under another gravity."""
+
+    summary, body, hidden = "half-cheetah under another gravity in every task", "cheetah", "gravity"
+
+
+class CheetahBodyparts(MujocoFamily):
+    """Half-cheetah with other body parts."""
+
+    summary, body, hidden = "half-cheetah with other body parts in every task", "cheetah", "bodyparts"
+
+
+class HopperGravity(MujocoFamily):
+    """Hopper under another gravity."""
+
+    summary, body, hidden = "hopper under another gravity in every task", "hopper", "gravity"
+
+
+class HopperBodyparts(MujocoFamily):
+    """Hopper with other body parts."""
+
+    summary, body, hidden = "hopper with other body parts in every task", "hopper", "bodyparts"
+
+
+class WalkerGravity(MujocoFamily):
+    """Walker under another gravity."""
+
+    summary, body, hidden = "walker under another gravity in every task", "walker", "gravity"
+
+
+class WalkerBodyparts(MujocoFamily):
+    """Walker with other body parts."""
+
+    summary, body, hidden = "walker with other body parts in every task", "walker", "bodyparts"

@@ -1,0 +1,140 @@
+"""The six MuJoCo families against the published numbers and formulas."""
+
+import builtins
+import sys
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from posterity.errors import UserError
+from posterity.families import family_type
+from posterity.families.mujoco import BODIES, HopperGravity, MujocoSettings, build_model, factors
+from posterity.types import Key
+
+FAMILIES = [f"{body}-{hidden}" for body in BODIES for hidden in ("gravity", "bodyparts")]
+
+
+def env_of(name: str, number: int = 0, observation: str = "paper") -> Any:
+    family = family_type(name)(MujocoSettings.model_validate({"observation": observation}))
+    return family.make(family.tasks(Key.of(0), number + 1)[number])
+
+
+def test_factor_lists_are_the_published_ones():
+    np.testing.assert_allclose(factors("hopper", "gravity", 4), [0.53237, 1.04241, 1.30292, 0.55516], atol=5e-6)
+    np.testing.assert_allclose(factors("walker", "gravity", 2), [0.65655, 0.91687], atol=5e-6)
+    np.testing.assert_allclose(factors("cheetah", "gravity", 2), [1.19368, 0.56172], atol=5e-6)
+    assert factors("hopper", "bodyparts", 1) == [[0.5323, 1.0424, 1.3029, 0.5551]]
+    assert all(0.5 <= f <= 1.5 for body in BODIES for f in np.ravel(factors(body, "bodyparts", 40)))
+
+
+def test_the_list_is_the_same_for_every_seed():
+    assert HopperGravity().tasks(Key.of(0), 5) == HopperGravity().tasks(Key.of(9), 5)
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("factor", [0.5, 1.3])
+def test_bodies_fall_as_the_changed_gravity_says(body: str, factor: float):
+    """Lifted high and let go, the centre of mass falls f g t^2 / 2; 6 % for the cheetah's Euler step of 0.01."""
+    model = build_model(body, gravity=factor)
+    data = mujoco.MjData(model)
+    data.qpos[1] += 50.0
+    mujoco.mj_forward(model, data)
+    before = data.subtree_com[0, 2]
+    while data.time < 0.2 - 1e-9:
+        mujoco.mj_step(model, data)
+    mujoco.mj_forward(model, data)
+    assert before - data.subtree_com[0, 2] == pytest.approx(0.5 * 9.81 * factor * 0.2**2, rel=0.06)
+
+
+@pytest.mark.parametrize("body", ["hopper", "walker"])
+def test_radii_are_scaled_lengths_are_not_and_masses_follow_by_volume(body: str):
+    plain, changed = build_model(body), build_model(body, sizes=(0.5, 1.5, 1.0, 1.2))
+    for (name, _), factor in zip(BODIES[body].parts.items(), (0.5, 1.5, 1.0, 1.2), strict=True):
+        one, other = plain.geom(name), changed.geom(name)
+        np.testing.assert_allclose(other.size[:2], [one.size[0] * factor, one.size[1]], rtol=1e-12)
+        radius, half = other.size[:2]
+        volume = np.pi * radius**2 * 2 * half + 4 / 3 * np.pi * radius**3
+        assert changed.body(int(other.bodyid[0])).mass[0] == pytest.approx(1000 * volume, rel=1e-9)
+
+
+def test_the_cheetah_keeps_its_weight_whatever_its_parts():
+    changed = build_model("cheetah", sizes=(0.6, 1.4, 1.4, 0.7))
+    assert changed.body_mass.sum() == pytest.approx(14.0)
+    one, other = build_model("cheetah").geom("fthigh").size, changed.geom("fthigh").size
+    np.testing.assert_allclose(other[:2], 1.4 * one[:2])  # radius and half-length
+    assert changed.geom("bthigh").size[0] == build_model("cheetah").geom("bthigh").size[0]  # the back leg is left alone
+
+
+def test_walker_has_the_published_feet():
+    model = build_model("walker")
+    assert model.geom("foot_geom").friction[0] == pytest.approx(0.9)
+    assert model.geom("foot_left_geom").friction[0] == pytest.approx(1.9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_reward_is_speed_less_effort_with_actions_clipped_before_the_cost(name: str):
+    env = env_of(name)
+    inner = env.unwrapped
+    env.reset(seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        before = inner.data.qpos[0]
+        action = generator.uniform(-3, 3, inner.action_space.shape)
+        _, reward, terminated, _, _ = env.step(action)
+        speed = (inner.data.qpos[0] - before) / inner.dt
+        effort = (np.clip(action, -1, 1) ** 2).sum()
+        bonus, cost = (0.0, 0.1) if "cheetah" in name else (0.0 if terminated else 1.0, 1e-3)
+        assert reward == pytest.approx(speed + bonus - cost * effort, rel=1e-6)
+        if terminated:
+            break
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_episode_ends_just_when_the_observation_leaves_the_box(name: str):
+    """Termination is data: the planner's box and the simulator's rule agree on 40 random episodes."""
+    family = family_type(name)()
+    alive, ended = family.spec.alive, 0
+    for number, task in enumerate(family.tasks(Key.of(0), 8)):
+        env = family.make(task)
+        env.action_space.seed(number)
+        for episode in range(5):
+            env.reset(seed=episode)
+            terminated = truncated = False
+            while not (terminated or truncated):
+                obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                inside = alive is None or bool(((obs > alive[0]) & (obs < alive[1])).all())
+                assert terminated == (not inside)
+            ended += terminated
+    assert ended == (0 if alive is None else 40)
+
+
+def test_observations_are_the_papers_or_gymnasiums():
+    for body, plain in (("hopper", 5), ("walker", 8)):
+        paper, gym = env_of(f"{body}-gravity"), env_of(f"{body}-gravity", observation="gym")
+        for env in (paper, gym):
+            env.reset(seed=3)
+            for _ in range(4):
+                env.step(np.full(env.action_space.shape or 1, 0.5))
+        seen, other = paper.unwrapped._get_obs(), gym.unwrapped._get_obs()
+        np.testing.assert_allclose(seen[:plain], other[:plain])
+        np.testing.assert_allclose(5 * seen[plain:], other[plain:])
+    env = env_of("cheetah-gravity")
+    obs, _ = env.reset(seed=0)
+    pitch = env.unwrapped.data.qpos[2]
+    np.testing.assert_allclose(obs[1:3], [np.sin(pitch), np.cos(pitch)])
+
+
+def test_without_mujoco_the_family_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    real = builtins.__import__
+
+    def absent(name: str, *rest):
+        if name == "mujoco":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.delitem(sys.modules, "mujoco", raising=False)
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(UserError, match=r"pip install 'posterity\[mujoco\]'"):
+        HopperGravity()
