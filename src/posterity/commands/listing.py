@@ -56,6 +56,16 @@ def families(args: Sequence[str]) -> int:
         kind = family_type(name)
         budget = preset_table(name)["paper"]
         facts.append({"name": name, "summary": kind.summary, **_size(kind)} | {part: budget[part] for part in BUDGET})
+    if not asked.json:  # narrow enough for a terminal
+        facts = [
+            {
+                "name": fact["name"],
+                "what": fact["summary"],
+                "sees, does": f"{fact['observation']}, {fact['action']}",
+                "budget": " x ".join(str(fact[part]) for part in BUDGET),
+            }
+            for fact in facts
+        ]
     _show(facts, asked.json)
     return 0
 
@@ -68,7 +78,7 @@ def _size(kind: type[Family]) -> dict[str, str]:
         return {"observation": str(error), "action": ""}
     if isinstance(spec, FiniteSpec):
         return {"observation": f"{spec.states} states", "action": f"1 of {spec.actions}"}
-    return {"observation": f"{spec.obs_dim} numbers", "action": f"{len(spec.low)} numbers"}
+    return {"observation": f"{spec.obs_dim} reals", "action": f"{len(spec.low)} reals"}
 
 
 def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:
@@ -106,7 +116,9 @@ def presets(args: Sequence[str]) -> int:
 def _flat(table: dict[str, Any], before: str = "") -> str:
     """Nested settings as the flags that would set them."""
     parts = [
-        _flat(value, f"{before}{name}.") if isinstance(value, dict) else f"{before}{name} = {value}"
+        _flat(value, "" if name == "agent" else f"{before}{name}.")
+        if isinstance(value, dict)
+        else f"{before}{name} {value}"
         for name, value in table.items()
     ]
     return ", ".join(parts)
@@ -118,7 +130,8 @@ def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
         return
     table = Table()
     for name, value in facts[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+        number = isinstance(value, int | float)
+        table.add_column(name, justify="right" if number else "left", no_wrap=name in ("name", "family", "budget"))
     for fact in facts:
         table.add_row(*(str(value) for value in fact.values()))
     Terminal().print(table)
