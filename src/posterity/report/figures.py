@@ -9,14 +9,21 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from posterity.report.metrics import Run, band, mean_known, rolling, suboptimal_steps
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
 # Okabe and Ito's palette: told apart by colour-blind readers too. A method keeps its colour from figure to figure.
-COLOURS = {"blrl": "#0072B2", "boss": "#D55E00"}
-OTHERS = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+COLOURS = {
+    "blrl": "#0072B2",
+    "boss": "#D55E00",
+    "vblrl": "#0072B2",
+    "single-task": "#D55E00",
+    "hip-mdp": "#009E73",
+}
+OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -33,23 +40,20 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.8), layout="constrained")
         over_tasks, within = figure.subplots(1, 2, sharey=True)
+        bands = []
         window = _window(max(run.returns.shape[1] for run in runs))
         for name, colour, run in _named(runs):
             early = run.returns[..., : view.early].mean(axis=2)
-            _curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour)
+            bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
             inside = view.of(run).returns
-            _curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour)
+            bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
         last = view.last(runs)
         over_tasks.set(xlabel="task", ylabel="mean return per episode")
-        over_tasks.set_title(f"first {view.early} iterations of each task (mean of {window} tasks)", fontsize=10)
+        over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
         within.set(xlabel="iteration of a task")
         within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
         within.legend()
-        means = np.concatenate([line.get_ydata() for axes in (over_tasks, within) for line in axes.get_lines()])
-        means = means[np.isfinite(means)]
-        low, high = means.min(), means.max()  # the mean of the first few tasks has a band nobody wants to see
-        if high > low:
-            within.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
+        _frame(within, bands)
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
         return _save(figure, stem)
 
@@ -75,13 +79,17 @@ def transfer(runs: Sequence[Run], view: View, epsilon: float, stem: Path) -> lis
         right.set_title(
             f"steps of a task on which the policy was not $\\epsilon$-optimal ($\\epsilon$ = {epsilon:g})", fontsize=10
         )
-        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, mean of {window} tasks, 95 % intervals")
+        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}{_over(window)}, 95 % intervals")
         return _save(figure, stem)
 
 
 def _window(tasks: int) -> int:
     """Tasks in a moving mean: about a twelfth of the stream."""
     return max(1, min(25, tasks // 12))
+
+
+def _over(window: int) -> str:
+    return f" (mean of {window} tasks)" if window > 1 else ""
 
 
 def _over_tasks(returns: FloatArray) -> FloatArray:
@@ -102,10 +110,22 @@ def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
     return named
 
 
-def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> None:
+def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> FloatArray:
+    """Draws a mean with its band, and returns what the frame should hold of them."""
     low, high = band(sample)
     axes.plot(across, mean_known(sample, axis=0), color=colour, label=name)
     axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ends = np.concatenate([low, high, mean_known(sample, axis=0)])
+    return ends[np.isfinite(ends)]
+
+
+def _frame(axes: Any, bands: Sequence[FloatArray]) -> None:
+    """Limits that hold nearly all: the mean of the first few tasks has a band that would dwarf the rest."""
+    everything = np.concatenate(bands)
+    low, high = np.percentile(everything, [2, 98])
+    if high > low:
+        axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
 
 
 def _seeds(runs: Sequence[Run]) -> str:

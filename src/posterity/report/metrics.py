@@ -56,8 +56,9 @@ class Interval(NamedTuple):
         """A Student-t interval is as wide above the mean as below it."""
         if not np.isfinite(self.mean):
             return "-"
-        width = f"± {self.high - self.mean:.2g}" if np.isfinite(self.high) else "(one value)"
-        return f"{self.mean:.3g} {width}"
+        digits = 0 if abs(self.mean) >= 100 else 3 if abs(self.mean) < 10 else 1
+        width = f"± {self.high - self.mean:.{digits}f}" if np.isfinite(self.high) else "(one value)"
+        return f"{self.mean:.{digits}f} {width}"
 
 
 def read_run(path: Path) -> Run:
