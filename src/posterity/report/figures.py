@@ -116,14 +116,16 @@ def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour:
     axes.plot(across, mean_known(sample, axis=0), color=colour, label=name)
     axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ends = np.concatenate([low, high, mean_known(sample, axis=0)])
-    return ends[np.isfinite(ends)]
+    mean = mean_known(sample, axis=0)
+    mean, ends = mean[np.isfinite(mean)], np.concatenate([low, high])
+    ends = ends[np.isfinite(ends)]
+    return np.concatenate([mean, np.percentile(ends, [3, 97])]) if ends.size else mean
 
 
 def _frame(axes: Any, bands: Sequence[FloatArray]) -> None:
-    """Limits that hold nearly all: the mean of the first few tasks has a band that would dwarf the rest."""
+    """Limits that hold all means and nearly all of the bands: that of the first few tasks would dwarf the rest."""
     everything = np.concatenate(bands)
-    low, high = np.percentile(everything, [2, 98])
+    low, high = everything.min(), everything.max()
     if high > low:
         axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
 
