@@ -64,6 +64,8 @@ def written(folder: Path) -> list[str]:
         ("families --show item-serch", "Unknown family 'item-serch'"),
         ("theory complexity --radius -1", "radius is -1"),
         ("theory radius --prior 1 1 1 --truth 0.5 0.3 0.2 --samples 0", "samples is 0"),
+        ("bench plan", "Unknown subject 'plan'. Did you mean 'planner'?"),
+        ("bench planner --family item-search", "There is no network to bench for 'blrl'"),
         ("theory cone", "Unknown question 'cone'. Did you mean 'coin'?"),
         ("theory radius --prior 1 1 --truth 0.5 0.6", "sum to 1"),
         ("theory radius --prior 1 1", "--truth"),
@@ -166,6 +168,19 @@ def test_a_house_can_be_looked_at(here: Path, capfd):
     out = capfd.readouterr().out
     assert out.count("find the") == 2
     assert "@ " in out
+
+
+def test_the_bench_reports_numbers_and_the_machine(here: Path, capfd):
+    assert main(["bench", "env", "--family", "hopper-gravity", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["steps_per_second"] > 0
+    assert facts["session"]["cores"] >= 1
+    assert main(["bench", "planner", "--lanes", "2"]) == 0
+    out = capfd.readouterr().out
+    assert "plan: 100 x 5 x 20 x 3" in out
+    assert "lanes: 2" in out
+    assert main(["bench", "fit"]) == 0
+    assert "us per step" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "theory coin", "theory radius", "theory complexity", "theory transfer"])

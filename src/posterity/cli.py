@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("posterity.commands.running:run", "learn a stream of tasks"),
     "resume": ("posterity.commands.running:resume", "go on with a run that was stopped"),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
+    "bench": ("posterity.commands.benching:bench", "planner, fit, env: how fast this machine is"),
     "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),
 }
 DONE, USER_ERROR, INTERRUPTED = 0, 2, 130

@@ -49,6 +49,9 @@ def test_resumed_records_equal_unbroken_records(tmp_path: Path, family: str, met
     assert sessions == 12
     assert records(tmp_path / "broken") == whole
     assert len(json.loads((tmp_path / "broken" / "versions.json").read_text())["sessions"]) == 12
+    lines = (tmp_path / "broken" / "records.jsonl").read_text().splitlines()
+    walls = [json.loads(line)["wall"] for line in lines if "wall" in line]
+    assert walls == sorted(walls), "the clock goes on over sessions"
 
 
 def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(tmp_path: Path):
@@ -125,7 +128,8 @@ def test_a_run_writes_what_is_needed_to_trust_it(tmp_path: Path):
     assert max(walls) > 0
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_terminate_stop_cleanly_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
     whole = unbroken(tmp_path / "whole", tasks=15, iterations=10)
     path = tmp_path / "stopped"
     budget = ["--tasks", "15", "--iterations", "10", "--seeds", "2", "--out", str(path)]
@@ -135,7 +139,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path):
     while not (path / "records.jsonl").exists() or (path / "records.jsonl").stat().st_size < 2000:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.splitlines()[-1] == f"Stopped (interrupted). Go on with: posterity resume {path}"
