@@ -27,7 +27,7 @@ def written(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: demo, families"),
+        ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: bench, demo, families"),
         (
             "run item-serch",
             "Unknown family 'item-serch'. Did you mean 'item-search'? Known: cheetah-bodyparts, ",
