@@ -214,7 +214,10 @@ def test_a_reader_that_leaves_is_no_error(here: Path, args: str):
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("order", ["--probe random-mdp", "--method boss random-mdp", "--seeds=1 random-mdp --no-probe"])
+@pytest.mark.parametrize(
+    "order",
+    ["--env.world 1 random-mdp", "--probe random-mdp", "--method boss random-mdp", "--seeds=1 random-mdp --no-probe"],
+)
 def test_the_family_may_stand_anywhere(here: Path, order: str):
     assert main(["run", *order.split(), "--tasks", "1", "--iterations", "1", "--out", "run"]) == 0
     assert 'family = "random-mdp"' in (here / "run" / "config.toml").read_text()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every record, table and figure of this folder anew: about ten minutes on two cores. Called by `make results`.
+# Makes every record, table and figure of this folder anew: about fifteen minutes on two cores. Called by `make results`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH="$PWD/.venv/bin:$PATH"

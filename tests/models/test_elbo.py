@@ -42,7 +42,7 @@ def test_the_posterior_of_a_linear_regression_is_recovered():
     settings = LearnerSettings(kl_weight=1.0 / count, samples=8)
     learned = elbo.begin(posterior.init(jax.random.key(0), 1, 1, LINEAR, 0.1), 0.02)
     prior = posterior.gaussian(learned.posterior, 1.0)
-    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32), jnp.ones(count))
+    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
     for rate in (0.02, 0.002):
         learned, _ = jax.jit(
             lambda s, rate=rate: elbo.fit(
@@ -70,7 +70,7 @@ def test_spreads_tell_lack_of_data_from_noise():
     for count in (8, 2000):
         x = generator.uniform(-1, 1, (count, 2)).astype(np.float32)
         y = np.stack([np.sin(3 * x[:, 0]), x[:, 1] ** 2], axis=1) + 0.3 * generator.normal(size=(count, 2))
-        data = Batch(jnp.asarray(x), jnp.asarray(y, jnp.float32), jnp.ones(count))
+        data = Batch(jnp.asarray(x), jnp.asarray(y, jnp.float32))
 
         def draw(k: jax.Array, data: Batch = data, count: int = count) -> Batch:
             place = jax.random.randint(k, (128,), 0, count)

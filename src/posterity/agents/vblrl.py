@@ -13,7 +13,7 @@
 In the first iterations of a task the world posterior acts, until there is data for the task's own (appendix D). Random
 actions are taken only in the very first iteration.
 
-`single-task` never transfers: every task begins with a fresh posterior, the fixed prior and a random iteration.
+`single-task` never transfers: every task begins with a fresh posterior, the fixed prior and random actions.
 `hip-mdp` has one posterior for all tasks and plans with it.
 
 The mathematics is written for one lane; all lanes run in one program through `vmap`.
@@ -183,8 +183,10 @@ class Vblrl:
     # Who acts ----------------------------------------------------------------------------------------------------
 
     def _random(self, state: VblrlState) -> bool:
-        """Only the very first iteration is random; without transfer, every task has one."""
-        return state.iteration == 0 and (state.number == 0 or self.mode == "single-task")
+        """Only the very first iteration is random; without transfer, a task is until its posterior can be fitted."""
+        if self.mode == "single-task":
+            return state.iteration * self.budget.steps < self.settings.task_minimum
+        return state.number == 0 and state.iteration == 0
 
     def _acting(self, state: VblrlState) -> tuple[Posterior, float]:
         """The posterior that plans, and the factor on its spread."""
@@ -279,7 +281,6 @@ class Vblrl:
         return Batch(
             normaliser.inputs(units, rows.obs, rows.action),
             normaliser.targets(units, rows.obs, rows.reward, rows.next_obs),
-            jnp.ones(rows.reward.shape),
         )
 
     def _units_one(self, replay: Replay) -> Normaliser:

@@ -33,19 +33,20 @@ def run(args: Sequence[str]) -> int:
     config = resolve(family, method, preset)
     form = _run_form(type(config))
     asked = parse(form, args, "run", form(config=config))
+    if asked.config.family != family:  # an option's value was taken for the family
+        raise UserError(f"Which family, '{family}' or '{asked.config.family}'? Put it first: posterity run FAMILY ...")
     console = terminal()
     return tell(start(asked.config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
 
 
 def _family(args: Sequence[str]) -> str:
-    """The first word that names a family, or else the first that no option takes."""
+    """The first word that no option takes; if there is none, a family's name after a flag, which takes nothing."""
     words = [(arg, args[index - 1] if index else "") for index, arg in enumerate(args) if not arg.startswith("-")]
-    for arg, _ in words:
-        if arg in FAMILIES or ":" in arg:
-            return arg
-    for arg, before in words:
-        if not before.startswith("--") or "=" in before:
-            return arg
+    free = [arg for arg, before in words if not before.startswith("--") or "=" in before]
+    named = [arg for arg, _ in words if arg in FAMILIES or ":" in arg]
+    for found in ([arg for arg in free if arg in named], free, named):
+        if found:
+            return found[0]
     if "--help" in args or "-h" in args:
         return RunConfig.model_fields["family"].default
     raise UserError("Which family? For example: posterity run item-search. All of them: posterity families")

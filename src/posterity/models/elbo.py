@@ -47,11 +47,10 @@ class LearnerSettings(Settings):
 
 
 class Batch(NamedTuple):
-    """Rows in the units of the normaliser. A row of weight 0 does not count."""
+    """Rows in the units of the normaliser."""
 
     inputs: jax.Array  # [B, O + A]
     targets: jax.Array  # [B, 1 + O]
-    weight: jax.Array  # [B]
 
 
 def log_likelihood(prediction: Prediction, targets: jax.Array, reward_weight: float) -> jax.Array:
@@ -100,8 +99,7 @@ def loss(
             prediction = local_forward(k, q, batch.inputs, shape, noise)
         else:
             prediction = network.forward(posterior.sample(k, q, noise), batch.inputs, shape)
-        each = log_likelihood(prediction, batch.targets, settings.reward_weight)
-        return (each * batch.weight).sum() / jnp.maximum(batch.weight.sum(), 1.0)
+        return log_likelihood(prediction, batch.targets, settings.reward_weight).mean()
 
     fitted = jax.vmap(draw)(jax.random.split(key, settings.samples)).mean()
     divergence = posterior.kl(q, prior) if noise > 0 else jnp.float32(0.0)
