@@ -21,6 +21,10 @@ COMMANDS = {
     "presets": ("posterity.commands.listing:presets", "where the settings of a run start from"),
     "run": ("posterity.commands.running:run", "learn a stream of tasks"),
     "resume": ("posterity.commands.running:resume", "go on with a run that was stopped"),
+    "evaluate": (
+        "posterity.commands.evaluating:evaluate",
+        "zero-shot, Start, Train and Back of a run, apart from training",
+    ),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
     "bench": ("posterity.commands.benching:bench", "planner, fit, env: how fast this machine is"),
     "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),

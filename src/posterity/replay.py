@@ -16,6 +16,8 @@ from posterity.types import Transition
 class Replay(NamedTuple):
     """One lane's memory. Termination is not kept: it follows from the observation (`Spec.alive`)."""
 
+    per_task = True  # a checkpoint writes a finished task's part once
+
     obs: jax.Array  # [K, C, O]
     action: jax.Array  # [K, C, A]
     reward: jax.Array  # [K, C]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from posterity.agents import METHODS, method
+from posterity.agents.base import SCORES, Score
 from posterity.experiment import checkpoint
 from posterity.experiment.lanes import EachLane, collect
 from posterity.families import family_type
@@ -94,9 +95,32 @@ def test_actions_are_legal(name: str, family: str):
 def test_a_state_survives_the_disk_bit_for_bit(name: str, family: str, tmp_path):
     state, _ = live(name, family)
     _, learners = make(name, family)
-    checkpoint.save(tmp_path / "state", state, checkpoint.Position())
+    checkpoint.save(tmp_path / "state", state, checkpoint.Position(task=2))
     loaded, _ = checkpoint.load(tmp_path / "state", learners.init([Key.of(9)]))
     assert type(loaded) is type(state)
     for key, value in leaves(state).items():
         np.testing.assert_array_equal(leaves(loaded)[key], value)
         assert leaves(loaded)[key].dtype == value.dtype
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_what_is_kept_plays_legally_without_learning(name: str, family: str, score: Score):
+    environment, learners = make(name, family)
+    state, _ = live(name, family)
+    keys = [Key.of(3)]
+    kept = learners.keep(keys, state)
+    before = leaves(kept)
+    env = environment.make(environment.tasks(Key.of(0), 1)[0])
+    obs, _ = env.reset(seed=0)
+    actions = []
+    for _ in range(2):
+        player = learners.player(kept, kept, score, "confidence")
+        for step in range(3):
+            player, action = learners.play([key.fold(step) for key in keys], player, [obs], [step == 0])
+            actions.append(np.asarray(action[0], dtype=env.action_space.dtype))
+            assert env.action_space.contains(actions[-1])
+    np.testing.assert_array_equal(actions[:3], actions[3:])
+    for place, value in leaves(kept).items():
+        np.testing.assert_array_equal(before[place], value)
+    assert 0 <= learners.start <= BUDGET.iterations

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from posterity.agents.base import Score, Strategy
 from posterity.agents.vblrl import Mode, Vblrl, VblrlSettings
 from posterity.errors import UserError
 from posterity.types import Budget, Key, Spec, Transition
@@ -78,15 +79,15 @@ def test_without_transfer_a_task_starts_fresh_with_the_fixed_prior():
 def test_one_model_for_all_tasks_learns_and_acts_and_there_is_no_other():
     state, info = learned("hip-mdp")
     assert "task_total" not in info[0]
-    assert same(agent("hip-mdp")._acting(state._replace(iteration=2))[0], state.world.posterior)
+    assert same(agent("hip-mdp")._acting(state._replace(iteration=2)).posterior, state.world.posterior)
 
 
 def test_the_world_posterior_acts_first_and_the_tasks_own_afterwards():
     state, _ = learned()
     state = agent().begin_task([key.fold(1) for key in KEYS], state)
-    assert same(agent()._acting(state)[0], state.world.posterior)
+    assert same(agent()._acting(state).posterior, state.world.posterior)
     state, _ = agent().learn([key.fold("x") for key in KEYS], state, [rows(3), rows(4)])
-    assert same(agent()._acting(state)[0], state.task.posterior)
+    assert same(agent()._acting(state).posterior, state.task.posterior)
     assert not same(state.task.posterior, state.world.posterior)
 
 
@@ -126,21 +127,66 @@ def test_units_make_inputs_and_targets_of_the_first_task_standard_and_are_then_h
     assert same(later.units, state.units)
 
 
-def test_what_came_is_measured_only_inside_episodes():
-    state, _ = learned()
-    whole = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in rows(5))))["forecast_came"][0]
-    reward = rows(5).reward
-    assert whole == pytest.approx(np.mean([reward[t : t + 3].sum() for t in range(10)]), rel=1e-5)
-    cut = rows(5, episodes=2)
-    got = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in cut)))["forecast_came"][0]
-    inside = [cut.reward[t : t + 3].sum() for t in (0, 1, 2, 3, 6, 7, 8, 9)]
-    assert got == pytest.approx(np.mean(inside), rel=1e-5)
-    short = agent()._forecasts(state, Transition(*(np.stack([c, c]) for c in rows(5, episodes=6))))
-    assert np.isnan(short["forecast_came"]).all()
-
-
 def test_a_model_that_diverges_ends_the_run_in_one_line():
     state, _ = learned()
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, state.world.posterior)
     with pytest.raises(UserError, match="The model diverged in task 0, iteration 1"):
         agent().learn(KEYS, state._replace(world=state.world._replace(posterior=broken)), [rows(1), rows(2)])
+
+
+def kept(mode: Mode = "vblrl"):
+    state, _ = learned(mode, tasks=2, iterations=2)
+    return agent(mode).keep(KEYS, state)
+
+
+def models(mode: Mode, score: Score, strategy: Strategy = "confidence"):
+    """The posteriors that act, by name."""
+    own, latest = kept(mode), jax.tree.map(lambda leaf: leaf + 1, kept(mode))
+    names = {"task": own.task, "world": own.world, "today": latest.world}
+    acting = [model.posterior for model in agent(mode).player(own, latest, score, strategy).models]
+    return [next(name for name, q in names.items() if same(q, one)) for one in acting]
+
+
+def test_each_score_is_acted_by_the_posterior_it_is_about():
+    assert models("vblrl", "zero-shot") == ["world"]
+    assert models("vblrl", "start") == models("vblrl", "train") == ["task"]
+    assert models("vblrl", "back") == ["task", "today"]
+    assert models("vblrl", "back", "task-only") == ["task"]
+    assert models("vblrl", "back", "world-only") == ["today"]
+    assert models("hip-mdp", "train") == ["world"]
+    assert models("hip-mdp", "back") == ["today"]
+    assert models("single-task", "back") == ["task"]
+
+
+@pytest.mark.parametrize("strategy", ["confidence", "task-only"])
+def test_playing_gives_legal_actions_and_tells_whose_predictions_went_on(strategy: Strategy):
+    player = agent().player(kept(), kept(), "back", strategy)
+    after, actions = agent().play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+    assert np.all(np.abs(actions) <= 1)
+    assert not same(after.plan, player.plan)
+    again, repeated = agent().play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+    np.testing.assert_array_equal(actions, repeated)
+    assert ((np.asarray(again.chosen.state) >= 0) & (np.asarray(again.chosen.state) <= 1)).all()
+
+
+def test_before_anything_was_learned_play_is_random():
+    fresh = agent().keep(KEYS, agent().begin_task(KEYS, agent().init(KEYS)))
+    assert fresh.random.all()
+    player = agent().player(fresh, fresh, "zero-shot", "confidence")
+    _, actions = agent().play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+    np.testing.assert_array_equal(actions, agent()._random_actions(KEYS))
+    assert not kept().random.any()
+
+
+def test_one_particle_has_no_confidence():
+    settings = VblrlSettings.model_validate({**SMALL, "planner": {**SMALL["planner"], "particles": 1}})
+    alone = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    with pytest.raises(UserError, match="2 or more"):
+        alone.player(kept(), kept(), "back", "confidence")
+
+
+def test_start_is_the_first_iteration_that_the_tasks_own_posterior_acts_in():
+    assert agent().start == 1
+    for minimum, iterations, start in ((12, 2, 2), (13, 0, 2), (36, 1, 3), (1, 0, 1)):
+        settings = VblrlSettings.model_validate({**SMALL, "task_minimum": minimum, "world_iterations": iterations})
+        assert Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12)).start == start

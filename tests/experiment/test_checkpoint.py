@@ -78,3 +78,44 @@ def test_the_place_after_the_last_iteration_is_the_next_task():
     assert (place.task, place.iteration) == (2, 9)
     place = place.after(10, wall=2.0)
     assert (place.task, place.iteration, place.wall) == (3, 0, 2.0)
+
+
+class Memory(NamedTuple):
+    per_task = True
+
+    rows: np.ndarray  # [L, K, C]
+    filled: np.ndarray  # [L, K]
+
+
+def remembering(tasks: int) -> dict:
+    """Two lanes of three tasks, of which the first `tasks` hold something."""
+    rows = np.arange(24.0).reshape(2, 3, 4) * (np.arange(3) < tasks)[None, :, None]
+    return {"memory": Memory(rows, np.full((2, 3), 4) * (np.arange(3) < tasks)), "number": 5}
+
+
+def test_a_finished_tasks_rows_are_written_once_and_come_back(tmp_path: Path):
+    path = tmp_path / "state.safetensors"
+    written = {}
+    for place, tasks in (((0, 1), 1), ((1, 0), 1), ((1, 1), 2), ((2, 3), 3), ((3, 0), 3)):
+        checkpoint.save(path, remembering(tasks), Position(*place))
+        loaded, position = checkpoint.load(path, remembering(0))
+        assert position[:2] == place
+        np.testing.assert_array_equal(loaded["memory"].rows, remembering(tasks)["memory"].rows)
+        np.testing.assert_array_equal(loaded["memory"].filled, remembering(tasks)["memory"].filled)
+        for file in tmp_path.glob("*-rows.safetensors"):
+            assert written.setdefault(file.name, file.stat().st_mtime_ns) == file.stat().st_mtime_ns
+    assert sorted(written) == [f"task-000{task}-rows.safetensors" for task in range(3)]
+
+
+def test_a_lost_file_of_a_finished_task_is_named(tmp_path: Path):
+    path = tmp_path / "state.safetensors"
+    checkpoint.save(path, remembering(2), Position(1))
+    (tmp_path / "task-0000-rows.safetensors").unlink()
+    with pytest.raises(UserError, match="task-0000-rows"):
+        checkpoint.load(path, remembering(0))
+
+
+def test_a_tree_by_itself_comes_back(tmp_path: Path):
+    checkpoint.save_tree(tmp_path / "tree", state())
+    got = checkpoint.load_tree(tmp_path / "tree", state(0.0))
+    np.testing.assert_array_equal(got.inner.array, state().inner.array)

@@ -4,8 +4,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 from gymnasium import spaces
 
+from posterity.errors import UserError
 from posterity.experiment.lanes import EachLane, collect
 from posterity.types import Key
 
@@ -49,6 +51,17 @@ class Scribe:
     def learn(self, key: Key, state: list[Any], rows: Any):
         return state, {}
 
+    start = 1
+
+    def keep(self, key: Key, state: list[Any]) -> int:
+        return len(state)
+
+    def player(self, own: int, latest: int, score: str, strategy: str) -> int:
+        return own
+
+    def play(self, key: Key, player: int, obs: int, first: bool) -> tuple[int, int]:
+        return player + 1, player % 2
+
 
 def test_an_iteration_is_its_steps_its_episodes_and_their_returns():
     env, learners = Scripted(), EachLane(Scribe())
@@ -79,3 +92,28 @@ def test_lanes_are_kept_apart():
     assert envs[0].seeds != envs[1].seeds
     assert all(entry[1].path[0] == lane for lane, state in enumerate(states) for entry in state)
     np.testing.assert_array_equal(got[0].rows.obs, got[1].rows.obs)
+
+
+class Broken(Scripted):
+    """Goes wrong at its third step."""
+
+    def __init__(self, following: Any) -> None:
+        super().__init__()
+        self.following = following
+
+    def step(self, action: Any):
+        if self.moment < 2:
+            return super().step(action)
+        if isinstance(self.following, Exception):
+            raise self.following
+        return self.following, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("following", "said"),
+    [(np.nan, "gave reward 0.0 and observation nan"), (ZeroDivisionError("by zero"), "failed in step: ZeroDivision")],
+)
+def test_an_environment_that_fails_is_named_in_one_line(following: Any, said: str):
+    learners = EachLane(Scribe())
+    with pytest.raises(UserError, match=f"The environment Broken {said}"):
+        collect(learners, [Key.of(0)], learners.init([Key.of(0)]), [Broken(following)], 5)

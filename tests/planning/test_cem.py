@@ -4,7 +4,7 @@ import numpy as np
 
 from posterity.planning import cem
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.imagine import imagined_returns
+from posterity.planning.imagine import Imagined, imagined_returns
 
 LOW, HIGH = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
 SETTINGS = PlannerSettings(horizon=4, candidates=300, elites=30, rounds=8)
@@ -73,10 +73,10 @@ def test_a_linear_quadratic_problem_is_solved_within_two_percent():
 
     def step(_, obs, action):
         following = obs + action
-        return -(following[..., 0] ** 2) - weight * (following - obs)[..., 0] ** 2, following
+        return Imagined(-(following[..., 0] ** 2) - weight * (following - obs)[..., 0] ** 2, following)
 
     def score(key, candidates):
-        return imagined_returns(key, step, jnp.array([1.0]), candidates, 1, None).mean(axis=0)
+        return imagined_returns(key, step, jnp.array([1.0]), candidates, 1, None)[0].mean(axis=0)
 
     plan, _ = search(score, jnp.array([-2.0]), jnp.array([2.0]), settings)
     cost = -float(score(jax.random.key(0), plan.mean[None])[0])

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.planning.imagine import imagined_returns
+from posterity.planning.imagine import Imagined, imagined_returns
 
 KEY = jax.random.key(0)
 
@@ -11,26 +11,32 @@ def walk(key, obs, action):
     """Particle p adds p to every step; the reward is the place stepped to."""
     bonus = jnp.arange(obs.shape[0], dtype=jnp.float32)[:, None, None]
     following = obs + action + bonus
-    return following[..., 0], following
+    return Imagined(following[..., 0], following, action.sum())
 
 
 def test_returns_are_those_of_walking_by_hand():
     candidates = jnp.array([[[1.0], [1.0]], [[0.0], [2.0]]])
-    got = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
+    got, _ = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
     np.testing.assert_allclose(got, [[1 + 2, 0 + 2], [2 + 4, 1 + 4]])
 
 
 def test_the_reward_of_the_ending_step_counts_and_none_after_it():
     candidates = jnp.ones((1, 5, 1))
     box = (jnp.array([-10.0]), jnp.array([2.5]))
-    got = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 1, box)
+    got, _ = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 1, box)
     np.testing.assert_allclose(got, [[1 + 2 + 3]])
 
 
 def test_every_step_has_a_key_of_its_own():
     def noisy(key, obs, action):
         noise = jax.random.normal(key, obs.shape)
-        return noise[..., 0], obs
+        return Imagined(noise[..., 0], obs)
 
-    got = imagined_returns(KEY, noisy, jnp.array([0.0]), jnp.zeros((2000, 16, 1)), 1, None)
+    got, _ = imagined_returns(KEY, noisy, jnp.array([0.0]), jnp.zeros((2000, 16, 1)), 1, None)
     assert abs(float(got.std()) - 4.0) < 0.3  # 16 independent unit normals: deviation 4
+
+
+def test_what_steps_note_comes_back_step_by_step():
+    candidates = jnp.array([[[1.0], [1.0]], [[0.0], [2.0]]])
+    _, notes = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
+    np.testing.assert_allclose(notes, [1.0, 3.0])

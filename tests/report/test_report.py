@@ -80,7 +80,7 @@ def test_the_table_looks_at_the_tasks_it_is_asked_for(tmp_path: Path):
     run = read_run(made_up(tmp_path / "run"))
     (row,) = rows([run], View(2, 3, early=2))
     tens = 15.0  # tasks 2 and 3 have returns 10 and 20 above
-    assert row.start.mean == pytest.approx(100 + tens + 0.0)
+    assert row.first.mean == pytest.approx(100 + tens + 0.0)
     assert row.early.mean == pytest.approx(100 + tens + 0.5)
     assert row.late.mean == pytest.approx(100 + tens + 3.5)
     assert row.overall.mean == pytest.approx(100 + tens + 2.0)

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from posterity.agents.base import Info
+from posterity.agents.base import Info, Score, Strategy
 from posterity.settings import Settings, setting
 from posterity.tabular.boss import optimistic_values
 from posterity.tabular.dirichlet import DirichletRows, Pooling
@@ -82,6 +82,12 @@ class BlrlState(NamedTuple):
     resampled: int  # times models were sampled in this task
 
 
+class Kept(NamedTuple):
+    """The policy of one moment."""
+
+    policy: FloatArray  # [S, A]
+
+
 class Blrl:
     """Algorithm 3. `transfer=False` is BOSS: every task starts from the same prior."""
 
@@ -112,11 +118,7 @@ class Blrl:
         """Sample, merge and solve if need be; then act greedily."""
         generator = key.generator()
         if state.resample:
-            known = state.visits >= self.settings.known
-            if not self.transfer or self.settings.unknown == "task":
-                known = np.ones_like(known)
-            models = self.belief.sample(generator, state.world, state.task, known, self.settings.models)
-            policy = greedy(optimistic_values(models, self.settings.gamma, self.settings.tolerance))
+            policy = self._solve(generator, state)
             state = state._replace(policy=policy, resample=False, resampled=state.resampled + 1)
         return state, int(generator.choice(self.spec.actions, p=state.policy[obs]))
 
@@ -133,3 +135,28 @@ class Blrl:
     def learn(self, key: Key, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
         """Nothing left to learn between iterations: every step was learned from when it happened."""
         return state, {"known": int((state.visits >= self.settings.known).sum()), "resampled": state.resampled}
+
+    @property
+    def start(self) -> int:
+        """After the first iteration: it learns from every step."""
+        return 1
+
+    def keep(self, key: Key, state: BlrlState) -> Kept:
+        """The policy that the next step would follow."""
+        return Kept(self._solve(key.generator(), state) if state.resample else state.policy)
+
+    def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Kept:
+        """The task's own policy: finished tasks are not gone back to."""
+        return own
+
+    def play(self, key: Key, player: Kept, obs: int, first: bool) -> tuple[Kept, int]:
+        """As the policy says."""
+        return player, int(key.generator().choice(self.spec.actions, p=player.policy[obs]))
+
+    def _solve(self, generator: np.random.Generator, state: BlrlState) -> FloatArray:
+        """[S, A] greedy in the merge of K sampled models."""
+        known = state.visits >= self.settings.known
+        if not self.transfer or self.settings.unknown == "task":
+            known = np.ones_like(known)
+        models = self.belief.sample(generator, state.world, state.task, known, self.settings.models)
+        return greedy(optimistic_values(models, self.settings.gamma, self.settings.tolerance))

@@ -13,6 +13,9 @@
 In the first iterations of a task the world posterior acts, until there is data for the task's own (appendix D). Random
 actions are taken only in the very first iteration.
 
+Going back to an earlier task (Algorithm 2), both its own posterior, frozen when it ended, and the world posterior of
+today imagine every step, and the more confident prediction goes on.                                            play
+
 `single-task` never transfers: every task begins with a fresh posterior, the fixed prior and random actions.
 `hip-mdp` has one posterior for all tasks and plans with it.
 
@@ -29,16 +32,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity import replay as memory
-from posterity.agents.base import Info
+from posterity.agents import checks
+from posterity.agents.base import Info, Score, Strategy
+from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
 from posterity.errors import UserError
-from posterity.models import elbo, network, normaliser, posterior
+from posterity.models import elbo, normaliser, posterior, uncertainty
+from posterity.models.confidence import BackwardSettings
 from posterity.models.elbo import Batch, LearnerSettings, Learning
 from posterity.models.network import NetworkSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning import cem
 from posterity.planning.cem import Plan, PlannerSettings
-from posterity.planning.imagine import imagined_returns
 from posterity.replay import Replay
 from posterity.settings import Settings, setting
 from posterity.types import Budget, Key, Spec, Transition
@@ -52,6 +57,7 @@ class VblrlSettings(Settings):
     planner: PlannerSettings = PlannerSettings()
     learner: LearnerSettings = LearnerSettings()
     network: NetworkSettings = NetworkSettings()
+    backward: BackwardSettings = BackwardSettings()
     world_iterations: int = setting(
         2, "Iterations of a task in which the world posterior acts (released code: 2).", ge=0
     )
@@ -69,6 +75,7 @@ class VblrlState(NamedTuple):
     task: Learning
     prior: Posterior  # of the task posterior: the world posterior when the task began
     units: Normaliser
+    scale: jax.Array  # [L, 1 + O] the targets' deviation in these units: 1 if they are normalised
     replay: Replay
     plan: Plan  # where the next search begins
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their spreads, and how many
@@ -76,8 +83,29 @@ class VblrlState(NamedTuple):
     iteration: int  # of the present task
 
 
+class Kept(NamedTuple):
+    """What it takes to act later as at one moment of a run. Arrays carry a leading axis of L lanes."""
+
+    world: Posterior
+    task: Posterior
+    units: Normaliser
+    scale: jax.Array
+    random: jax.Array  # [L] nothing was learned yet: actions are random
+
+
+class Player(NamedTuple):
+    """Acts in an evaluation and does not learn. With two models Algorithm 2 weighs them, else one acts."""
+
+    models: tuple[Model, ...]  # (the acting one), or (the task's, the world's)
+    units: Normaliser
+    scale: jax.Array
+    random: jax.Array  # [L]
+    plan: Plan
+    chosen: Chosen  # [L] how often the world model's prediction went on in the last plan
+
+
 class Vblrl:
-    """Algorithm 1 for all lanes together."""
+    """Algorithms 1 and 2 for all lanes together."""
 
     together = True  # keys, states, observations and actions are those of all lanes
 
@@ -87,18 +115,19 @@ class Vblrl:
         self.budget = budget
         self.mode: Mode = mode
         self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
-        alive = spec.alive
-        self.alive = None if alive is None else (jnp.asarray(alive[0], jnp.float32), jnp.asarray(alive[1], jnp.float32))
+        box = None if spec.alive is None else (jnp.float32(spec.alive[0]), jnp.float32(spec.alive[1]))
+        self.imagination = Imagination(settings.planner, settings.network, settings.backward, box)
         self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
         self._fresh = jax.jit(jax.vmap(self._fresh_one))
-        self._plan = jax.jit(jax.vmap(self._plan_one, in_axes=(0, 0, 0, 0, 0, 0, None)))
+        self._plan = jax.jit(jax.vmap(self._plan_one))
+        self._weigh = jax.jit(jax.vmap(self._weigh_one))
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
-        self._units = jax.jit(jax.vmap(self._units_one))
-        self._check = jax.jit(jax.vmap(self._check_one, in_axes=(0, 0, 0, 0, None)))
+        self._measure = jax.jit(jax.vmap(self._measure_one))
+        self._check = jax.jit(jax.vmap(self._check_one))
         self._fit_task = jax.jit(jax.vmap(self._fit_task_one, in_axes=(0, 0, 0, 0, 0, None)))
         self._fit_world = jax.jit(jax.vmap(self._fit_world_one, in_axes=(0, 0, 0, 0, None)))
 
-    # The contract ------------------------------------------------------------------------------------------------
+    # Algorithm 1 -------------------------------------------------------------------------------------------------
 
     def init(self, keys: list[Key]) -> VblrlState:
         """A fresh world posterior and an empty memory."""
@@ -111,6 +140,7 @@ class Vblrl:
             task=world,
             prior=self._fixed_prior(world.posterior),
             units=_lanes(normaliser.identity(*dims), lanes),
+            scale=jnp.ones((lanes, 1 + dims[0])),
             replay=_lanes(empty, lanes),
             plan=_lanes(self.fresh_plan, lanes),
             forecast=jnp.zeros((lanes, 3)),
@@ -133,12 +163,9 @@ class Vblrl:
     ) -> tuple[VblrlState, list[np.ndarray]]:
         """A plan for every lane, or random actions before anything was learned."""
         if self._random(state):
-            drawn = [key.generator().uniform(self.spec.low, self.spec.high) for key in keys]
-            return state, [action.astype(np.float32) for action in drawn]
-        acting, noise = self._acting(state)
-        seen = np.asarray(np.stack(obs), dtype=np.float32)
+            return state, self._random_actions(keys)
         action, plan, forecast = self._plan(
-            _data(keys), acting, state.units, seen, state.plan, np.array(first), np.float32(noise)
+            _data(keys), self._acting(state), state.units, _rows(obs), state.plan, np.array(first)
         )
         return state._replace(plan=plan, forecast=state.forecast + forecast), list(np.asarray(action))
 
@@ -152,16 +179,14 @@ class Vblrl:
         new = Transition(*(np.stack(column).astype(np.float32) for column in zip(*rows, strict=True)))
         data = _data([key.fold("fit") for key in keys])
         facts: dict[str, Any] = {}
-        acting, noise = self._acting(state)
         if not self._random(state):
-            facts |= self._check(
-                _data([key.fold("check") for key in keys]), acting, state.units, new, np.float32(noise)
-            )
-            facts |= self._forecasts(state, new)
+            check_data = _data([key.fold("check") for key in keys])
+            facts |= self._check(check_data, self._acting(state), state.units, new)
+            facts |= checks.forecasts(state.forecast, new, settings.planner.horizon)
         replay = self._add(state.replay, np.int32(state.number), new)
-        units = state.units
-        if settings.normalise and state.number == 0 and state.iteration < settings.normaliser_iterations:
-            units = self._units(replay)
+        units, scale = state.units, state.scale
+        if state.number == 0 and state.iteration < settings.normaliser_iterations:
+            units, scale = self._measure(units, replay)
         collected = (state.iteration + 1) * new.reward.shape[1]
         task, world = state.task, state.world
         if self.mode != "hip-mdp" and collected >= settings.task_minimum:
@@ -170,15 +195,63 @@ class Vblrl:
         if self.mode != "single-task":
             world, loss = self._fit_world(data, world, units, replay, np.int32(state.number + 1))
             facts |= {f"world_{name}": value for name, value in loss._asdict().items()}
+        told = checks.infos(facts, len(keys), state.number, state.iteration)
         state = state._replace(
             world=world,
             task=task,
             units=units,
+            scale=scale,
             replay=replay,
             forecast=jnp.zeros_like(state.forecast),
             iteration=state.iteration + 1,
         )
-        return state, [_info(facts, lane, state) for lane in range(len(keys))]
+        return state, told
+
+    # Evaluation, and Algorithm 2 ---------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """Iterations of a task before its own posterior acts."""
+        return max(self.settings.world_iterations, -(-self.settings.task_minimum // self.budget.steps))
+
+    def keep(self, keys: list[Key], state: VblrlState) -> Kept:
+        """Both posteriors as they are now."""
+        random = jnp.full(state.scale.shape[0], self._random(state))
+        return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, random)
+
+    def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Player:
+        """Forward scores are those of one posterior; Back weighs the task's own and today's world posterior."""
+        own, latest = jax.device_put((own, latest))
+        lanes = own.scale.shape[0]
+        task, world = self._task_model(own.task), self._world_model(own.world)
+        today = self._world_model(latest.world)
+        models: tuple[Model, ...] = (task,)
+        if self.mode == "hip-mdp":
+            models = (today if score == "back" else world,)
+        elif self.mode == "vblrl" and score == "zero-shot":
+            models = (world,)
+        elif self.mode == "vblrl" and score == "back":
+            models = {"confidence": (task, today), "task-only": (task,), "world-only": (today,)}[strategy]
+        if len(models) > 1 and self.settings.planner.particles < 2:
+            raise UserError("Confidence is a spread over particles: it needs --planner.particles of 2 or more")
+        none = jnp.zeros(lanes)
+        plan = _lanes(self.fresh_plan, lanes)
+        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none))
+
+    def play(
+        self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
+    ) -> tuple[Player, list[np.ndarray]]:
+        """A plan for every lane, by one model or by the more confident of two."""
+        begin = (_rows(obs), player.plan, np.array(first))
+        if len(player.models) == 1:
+            action, plan, _ = self._plan(_data(keys), player.models[0], player.units, *begin)
+            chosen = player.chosen
+        else:
+            action, plan, chosen = self._weigh(_data(keys), *player.models, player.units, player.scale, *begin)
+        planned = np.asarray(action)
+        if player.random.any():
+            planned = np.where(np.asarray(player.random)[:, None], self._random_actions(keys), planned)
+        return player._replace(plan=plan, chosen=chosen), list(planned)
 
     # Who acts ----------------------------------------------------------------------------------------------------
 
@@ -186,33 +259,26 @@ class Vblrl:
         """Only the very first iteration is random; without transfer, a task is until its posterior can be fitted."""
         if self.mode == "single-task":
             return state.iteration * self.budget.steps < self.settings.task_minimum
-        return state.number == 0 and state.iteration == 0
+        return state.number <= 0 and state.iteration == 0
 
-    def _acting(self, state: VblrlState) -> tuple[Posterior, float]:
-        """The posterior that plans, and the factor on its spread."""
-        settings = self.settings
-        collected = state.iteration * self.budget.steps
-        early = state.iteration < settings.world_iterations or collected < settings.task_minimum
+    def _random_actions(self, keys: list[Key]) -> list[np.ndarray]:
+        drawn = [key.generator().uniform(self.spec.low, self.spec.high) for key in keys]
+        return [action.astype(np.float32) for action in drawn]
+
+    def _acting(self, state: VblrlState) -> Model:
+        """The posterior that plans."""
+        early = state.iteration < self.start
         if self.mode == "hip-mdp" or (self.mode == "vblrl" and early):
-            return state.world.posterior, settings.learner.posterior_noise
-        return state.task.posterior, settings.learner.posterior_noise * settings.task_noise
+            return self._world_model(state.world.posterior)
+        return self._task_model(state.task.posterior)
 
-    def _forecasts(self, state: VblrlState, rows: Transition) -> dict[str, Any]:
-        """What plans promised for their horizon, beside what came: mean return of the windows inside one episode."""
-        horizon = min(self.settings.planner.horizon, rows.reward.shape[1])
-        count = np.maximum(np.asarray(state.forecast[:, 2]), 1.0)
-        promised, spread = np.asarray(state.forecast[:, 0]) / count, np.asarray(state.forecast[:, 1]) / count
-        ended = (rows.next_obs[:, :-1] != rows.obs[:, 1:]).any(axis=-1)  # [L, steps - 1] another episode follows
-        cuts = np.cumsum(np.pad(ended, ((0, 0), (1, 0))), axis=1)
-        whole = cuts[:, : cuts.shape[1] - horizon + 1] == cuts[:, horizon - 1 :]
-        sums = np.cumsum(np.pad(rows.reward, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
-        windows = sums[:, horizon:] - sums[:, :-horizon]
-        came = np.where(whole, windows, 0.0).sum(axis=1) / np.maximum(whole.sum(axis=1), 1)
-        return {
-            "forecast": promised,
-            "forecast_spread": spread,
-            "forecast_came": np.where(whole.any(axis=1), came, np.nan),
-        }
+    def _world_model(self, q: Posterior) -> Model:
+        lanes = q.mean[0].bias.shape[0]
+        return Model(q, jnp.full(lanes, self.settings.learner.posterior_noise, jnp.float32))
+
+    def _task_model(self, q: Posterior) -> Model:
+        model = self._world_model(q)
+        return model._replace(noise=model.noise * np.float32(self.settings.task_noise))
 
     # One lane ----------------------------------------------------------------------------------------------------
 
@@ -226,56 +292,44 @@ class Vblrl:
         return posterior.gaussian(q, self.settings.learner.prior_scale)
 
     def _plan_one(
+        self, data: jax.Array, model: Model, units: Normaliser, obs: jax.Array, plan: Plan, first: jax.Array
+    ) -> tuple[jax.Array, Plan, jax.Array]:
+        """Search with one posterior, and forecast what the found plan will earn."""
+        draw_key, search_key = jax.random.split(jax.random.wrap_key_data(data))
+        returns = self.imagination.forward(draw_key, model, units)
+        action, after, promised, _ = self._search(search_key, returns, obs, plan, first)
+        return action, after, jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
+
+    def _weigh_one(
         self,
         data: jax.Array,
-        q: Posterior,
+        task: Model,
+        world: Model,
         units: Normaliser,
+        scale: jax.Array,
         obs: jax.Array,
         plan: Plan,
         first: jax.Array,
-        noise: jax.Array,
-    ) -> tuple[jax.Array, Plan, jax.Array]:
-        """Search, and forecast what the found plan will earn."""
-        settings = self.settings.planner
-        draw_key, search_key, last_key = jax.random.split(jax.random.wrap_key_data(data), 3)
+    ) -> tuple[jax.Array, Plan, Chosen]:
+        """Search with two posteriors, and tell how often the world's went on in the found plan."""
+        draw_key, search_key = jax.random.split(jax.random.wrap_key_data(data))
+        returns = self.imagination.backward(draw_key, task, world, units, scale)
+        action, after, _, notes = self._search(search_key, returns, obs, plan, first)
+        return action, after, jax.tree.map(lambda share: share.mean(), notes)
+
+    def _search(
+        self, key: jax.Array, returns: Returns, obs: jax.Array, plan: Plan, first: jax.Array
+    ) -> tuple[jax.Array, Plan, jax.Array, Any]:
+        """The first action of the search's mean, where the next search begins, and what the found plan would earn."""
+        search_key, last_key = jax.random.split(key)
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
-        networks = self._draw(draw_key, q, noise)
-        step = partial(self._step, q, networks, units, noise)
 
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
-            return imagined_returns(k, step, obs, candidates, settings.particles, self.alive).mean(axis=0)
+            return returns(k, obs, candidates)[0].mean(axis=0)
 
-        found, _ = cem.cem(search_key, score, begin, self.low, self.high, settings)
-        promised = imagined_returns(last_key, step, obs, found.mean[None], settings.particles, self.alive)[:, 0]
-        forecast = jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
-        return found.mean[0], cem.shifted(found, self.fresh_plan), forecast
-
-    def _draw(self, key: jax.Array, q: Posterior, noise: jax.Array) -> network.Weights:
-        """P networks."""
-        keys = jax.random.split(key, self.settings.planner.particles)
-        return jax.vmap(lambda k: posterior.sample(k, q, noise))(keys)
-
-    def _step(
-        self,
-        q: Posterior,
-        networks: network.Weights,
-        units: Normaliser,
-        noise: jax.Array,
-        key: jax.Array,
-        obs: jax.Array,
-        action: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
-        """One imagined step of all particles: [P, N, O], [N, A] -> rewards [P, N], next observations [P, N, O]."""
-        draw_key, output_key = jax.random.split(key)
-        if self.settings.planner.redraw:
-            networks = self._draw(draw_key, q, noise)
-        actions = jnp.broadcast_to(action, (obs.shape[0], *action.shape))
-        taken = normaliser.inputs(units, obs, actions)
-        shape = self.settings.network
-        mean, log_variance = jax.vmap(lambda w, x: network.forward(w, x, shape))(networks, taken)
-        if self.settings.planner.output == "sample":
-            mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(output_key, mean.shape)
-        return normaliser.outcome(units, obs, mean)
+        found, _ = cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)
+        promised, notes = returns(last_key, obs, found.mean[None])
+        return found.mean[0], cem.shifted(found, self.fresh_plan), promised[:, 0], notes
 
     def _batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
         return Batch(
@@ -283,13 +337,15 @@ class Vblrl:
             normaliser.targets(units, rows.obs, rows.reward, rows.next_obs),
         )
 
-    def _units_one(self, replay: Replay) -> Normaliser:
-        """From the first task's transitions."""
+    def _measure_one(self, units: Normaliser, replay: Replay) -> tuple[Normaliser, jax.Array]:
+        """From the first task's transitions: the units, and the targets' deviation in them."""
         obs, action = replay.obs[0], replay.action[0]
         plain = normaliser.identity(obs.shape[-1], action.shape[-1])
         inputs = normaliser.inputs(plain, obs, action)
         targets = normaliser.targets(plain, obs, replay.reward[0], replay.next_obs[0])
-        return normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
+        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
+        units = measured if self.settings.normalise else units
+        return units, measured.target_scale / units.target_scale
 
     def _fit_task_one(
         self, data: jax.Array, task: Learning, prior: Posterior, units: Normaliser, replay: Replay, number: jax.Array
@@ -317,40 +373,29 @@ class Vblrl:
         shape, noise = self.settings.network, settings.posterior_noise
         return elbo.fit(key, world, prior, draw, settings.world_steps, settings.world_rate, shape, settings, noise)
 
-    def _check_one(
-        self, data: jax.Array, q: Posterior, units: Normaliser, rows: Transition, noise: jax.Array
-    ) -> dict[str, jax.Array]:
+    def _check_one(self, data: jax.Array, model: Model, units: Normaliser, rows: Transition) -> dict[str, jax.Array]:
         """How well the acting posterior foretold this iteration, which it has not learned from yet."""
-        networks = self._draw(jax.random.wrap_key_data(data), q, noise)
+        networks = self.imagination.draw(jax.random.wrap_key_data(data), model)
         inputs = normaliser.inputs(units, rows.obs, rows.action)
         targets = normaliser.targets(units, rows.obs, rows.reward, rows.next_obs)
-        shape = self.settings.network
-        mean, log_variance = jax.vmap(lambda w: network.forward(w, inputs, shape))(networks)
-        aleatory, epistemic = jnp.exp(log_variance).mean(axis=0), mean.var(axis=0)
-        error = targets - mean.mean(axis=0)
+        forecast = uncertainty.predict(networks, inputs, self.settings.network)
+        held = uncertainty.calibration(forecast, targets)
         return {
-            "model_error": jnp.sqrt((error**2).mean()),
-            "model_coverage": (jnp.abs(error) < 1.6449 * jnp.sqrt(aleatory + epistemic)).mean(),
-            "aleatory": jnp.sqrt(aleatory.mean()),
-            "epistemic": jnp.sqrt(epistemic.mean()),
+            "model_error": held.error,
+            "model_coverage": held.coverage,
+            "aleatory": held.aleatory,
+            "epistemic": held.epistemic,
         }
-
-
-def _info(facts: dict[str, Any], lane: int, state: VblrlState) -> Info:
-    """One lane's numbers. A model whose numbers are not finite any more has diverged, and that ends the run."""
-    numbers = {name: round(float(np.asarray(value)[lane]), 6) for name, value in facts.items()}
-    if np.isnan(numbers.get("forecast_came", 0.0)):
-        del numbers["forecast_came"]  # every window was cut by an episode's end
-    for name, value in numbers.items():
-        if not np.isfinite(value):
-            where = f"task {state.number}, iteration {state.iteration - 1}"
-            raise UserError(f"The model diverged in {where} ({name} is {value}); try a lower learning rate")
-    return dict(numbers)
 
 
 def _data(keys: list[Key]) -> np.ndarray:
     """[L, 2] the keys as JAX takes them."""
     return np.stack([key.words(2) for key in keys])
+
+
+def _rows(obs: list[Any]) -> np.ndarray:
+    """[L, O] the observations as the models take them."""
+    return np.asarray(np.stack(obs), dtype=np.float32)
 
 
 def _lanes(tree: Any, lanes: int) -> Any:

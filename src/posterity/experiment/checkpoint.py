@@ -3,6 +3,10 @@
 A state is nested NamedTuples, lists and dictionaries of arrays and numbers. It is written as named leaves and read back
 into the shape of a state that the code makes afresh, so nothing in the file is executed and a file of another version
 is told apart. The place in the loop and the length of the records at that moment go with it.
+
+A part of the state that is a memory of all tasks (a NamedTuple with `per_task = True`, its arrays [L, K, ...]) would
+make checkpoints ever heavier. Only the present task's share of it is in that file; a finished task's never changes, and
+is written once, to a file of its own beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from safetensors.numpy import save as to_bytes
 
 from posterity.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Position(NamedTuple):
@@ -40,23 +44,66 @@ class Position(NamedTuple):
 
 def save(path: Path, state: Any, position: Position) -> None:
     """Writes beside `path`, makes sure it is on the disk, and only then takes the old one's place."""
-    arrays = {name: np.array(leaf, order="C") for name, leaf in leaves(state)}
-    metadata = {"format": str(FORMAT), "position": json.dumps(position._asdict())}
-    replace(path, to_bytes(arrays, metadata))
+    memory = {name: leaf for name, leaf, per_task in _marked(state) if per_task}
+    for task in range(position.task if memory else 0):
+        if not (file := rows_file(path, task)).exists():
+            write(file, {name: leaf[:, task] for name, leaf in memory.items()}, {})
+    present = {
+        name: leaf[:, min(position.task, leaf.shape[1] - 1)] if per_task else leaf
+        for name, leaf, per_task in _marked(state)
+    }
+    write(path, present, {"position": json.dumps(position._asdict())})
 
 
 def load(path: Path, template: Any) -> tuple[Any, Position]:
     """The saved state in the shape of `template`, and its place."""
+    position = read_position(path)
+    like = {name: leaf[:, 0] if per_task else leaf for name, leaf, per_task in _marked(template)}
+    found = read(path, like)
+    memory = {name: np.array(leaf) for name, leaf, per_task in _marked(template) if per_task}
+    for task in range(position.task if memory else 0):
+        past = read(rows_file(path, task), {name: leaf[:, 0] for name, leaf in memory.items()})
+        for name, leaf in memory.items():
+            leaf[:, task] = past[name]
+    for name, leaf in memory.items():
+        if position.task < leaf.shape[1]:
+            leaf[:, position.task] = found[name]
+        found[name] = leaf
+    return _filled(template, "state", found.__getitem__), position
+
+
+def rows_file(path: Path, task: int) -> Path:
+    """Where the memory of a finished task lies."""
+    return path.with_name(f"task-{task:04d}-rows.safetensors")
+
+
+def write(path: Path, arrays: dict[str, Any], metadata: dict[str, str]) -> None:
+    """Named arrays into the file `path`, at once."""
+    plain = {name: np.array(leaf, order="C") for name, leaf in arrays.items()}
+    replace(path, to_bytes(plain, {"format": str(FORMAT), **metadata}))
+
+
+def read(path: Path, like: dict[str, Any]) -> dict[str, Any]:
+    """Named arrays of the names, shapes and types of `like`."""
     try:
         with safe_open(path, framework="numpy") as file:
-            position = _position(path, file.metadata())
             kept = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in _slices(file)}
-            wanted = {name: (np.shape(leaf), _dtype(leaf)) for name, leaf in leaves(template)}
+            wanted = {name: (np.shape(leaf), _dtype(leaf)) for name, leaf in like.items()}
             if kept != wanted:
                 raise UserError(f"{path} holds the state of another method, size or version")
-            return _filled(template, "state", file.get_tensor), position
+            return {name: file.get_tensor(name) for name in like}
     except (SafetensorError, OSError) as error:
         raise UserError(f"Cannot read the checkpoint {path}: {error}") from error
+
+
+def save_tree(path: Path, tree: Any) -> None:
+    """A tree by itself, for later."""
+    write(path, dict(leaves(tree)), {})
+
+
+def load_tree(path: Path, template: Any) -> Any:
+    """A tree in the shape of `template`."""
+    return _filled(template, "state", read(path, dict(leaves(template))).__getitem__)
 
 
 def _slices(file: Any) -> list[tuple[str, Any]]:
@@ -109,14 +156,21 @@ def _children(node: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def leaves(node: Any, name: str = "state") -> Iterator[tuple[str, Any]]:
+def leaves(node: Any) -> Iterator[tuple[str, Any]]:
     """The arrays and numbers of a state, each with the path that leads to it."""
+    for name, leaf, _ in _marked(node):
+        yield name, leaf
+
+
+def _marked(node: Any, name: str = "state", per_task: bool = False) -> Iterator[tuple[str, Any, bool]]:
+    """The leaves, and which of them belong to a memory of all tasks."""
     children = _children(node)
     if children is None:
-        yield name, node
+        yield name, node, per_task
     else:
+        inside = per_task or getattr(node, "per_task", False)
         for part, child in children:
-            yield from leaves(child, f"{name}.{part}")
+            yield from _marked(child, f"{name}.{part}", inside)
 
 
 def _filled(node: Any, name: str, tensor: Any) -> Any:

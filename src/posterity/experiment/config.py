@@ -36,6 +36,7 @@ class RunConfig(Settings):
     seeds: int = setting(1, "Independent learners (lanes), with seeds seed, seed + 1, ...", ge=1, le=1000)
     seed: int = setting(0, "The first seed; it decides everything that is random.", ge=0)
     probe: bool = setting(False, "Measure against the true task: prior-mass radius and value lost, in the records.")
+    keep: bool = setting(True, "Put aside what `posterity evaluate` needs at the beginning and the end of each task.")
     save_every: float = setting(10.0, "Seconds between checkpoints.", ge=0)
     agent: Annotated[Settings, tyro.conf.arg(name="")]
     env: Settings

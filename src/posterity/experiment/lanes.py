@@ -6,13 +6,14 @@ lane is asked once per lane (`EachLane`); one that runs all lanes in one compile
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 
-from posterity.agents.base import Agent, Info
+from posterity.agents.base import Agent, Info, Score, Strategy
 from posterity.errors import UserError
 from posterity.types import Key, Transition
 
@@ -38,6 +39,23 @@ class Learners(Protocol):
 
     def learn(self, keys: list[Key], state: Any, rows: list[Transition]) -> tuple[Any, list[Info]]:
         """An iteration ended in every lane."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """Iterations of a task after which its score Start is taken."""
+        ...
+
+    def keep(self, keys: list[Key], state: Any) -> Any:
+        """What it takes to act later as now, in every lane."""
+        ...
+
+    def player(self, own: Any, latest: Any, score: Score, strategy: Strategy) -> Any:
+        """Who acts in an evaluation, in every lane."""
+        ...
+
+    def play(self, keys: list[Key], player: Any, obs: list[Any], first: list[bool]) -> tuple[Any, list[Any]]:
+        """An action for every lane; nothing is learned."""
         ...
 
 
@@ -69,6 +87,26 @@ class EachLane:
         learned = [self.agent.learn(*lane) for lane in zip(keys, state, rows, strict=True)]
         return [after for after, _ in learned], [info for _, info in learned]
 
+    @property
+    def start(self) -> int:
+        """That of the agent."""
+        return self.agent.start
+
+    def keep(self, keys: list[Key], state: list[Any]) -> list[Any]:
+        """[L] what each lane keeps."""
+        return [self.agent.keep(*lane) for lane in zip(keys, state, strict=True)]
+
+    def player(self, own: list[Any], latest: list[Any], score: Score, strategy: Strategy) -> list[Any]:
+        """[L] the players."""
+        return [self.agent.player(*lane, score, strategy) for lane in zip(own, latest, strict=True)]
+
+    def play(
+        self, keys: list[Key], player: list[Any], obs: list[Any], first: list[bool]
+    ) -> tuple[list[Any], list[Any]]:
+        """[L] the players after deciding, and the actions."""
+        decided = [self.agent.play(*lane) for lane in zip(keys, player, obs, first, strict=True)]
+        return [after for after, _ in decided], [action for _, action in decided]
+
 
 class Collected(NamedTuple):
     """What one lane met in one iteration."""
@@ -84,12 +122,12 @@ def collect(
     """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another."""
     lanes = range(len(envs))
     episode, running, first = [0] * len(envs), [0.0] * len(envs), [True] * len(envs)
-    obs = [env.reset(seed=key.fold("episode", 0).seed())[0] for env, key in zip(envs, keys, strict=True)]
+    obs = [reset(env, key.fold("episode", 0)) for env, key in zip(envs, keys, strict=True)]
     met: list[list[Transition]] = [[] for _ in lanes]
     returns: list[list[float]] = [[] for _ in lanes]
     for step in range(steps):
         state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
-        following = [_step(env, action) for env, action in zip(envs, actions, strict=True)]
+        following = [advance(env, action) for env, action in zip(envs, actions, strict=True)]
         rows = [Transition(obs[lane], actions[lane], *following[lane][:3]) for lane in lanes]
         state = learners.observe([key.fold("step", step, "observe") for key in keys], state, rows)
         for lane in lanes:
@@ -99,18 +137,41 @@ def collect(
             if rows[lane].terminated or following[lane][3]:
                 returns[lane].append(running[lane])
                 episode[lane], running[lane] = episode[lane] + 1, 0.0
-                seed = keys[lane].fold("episode", episode[lane]).seed()
-                obs[lane], first[lane] = envs[lane].reset(seed=seed)[0], True
+                obs[lane] = reset(envs[lane], keys[lane].fold("episode", episode[lane]))
+                first[lane] = True
     return state, [
         Collected(Transition(*map(np.array, zip(*met[lane], strict=True))), returns[lane] or [running[lane]], done)
         for lane, done in enumerate(episode)
     ]
 
 
-def _step(env: gymnasium.Env[Any, Any], action: Any) -> tuple[float, Any, bool, bool]:
+def reset(env: gymnasium.Env[Any, Any], key: Key) -> Any:
+    """The first observation of the episode that `key` names."""
+    with _asked(env, "reset"):
+        obs = env.reset(seed=key.seed())[0]
+    if not np.all(np.isfinite(obs)):
+        raise UserError(f"The environment {_name(env)} began with observation {obs}")
+    return obs
+
+
+def advance(env: gymnasium.Env[Any, Any], action: Any) -> tuple[float, Any, bool, bool]:
     """Reward, next observation, whether it ended, whether it was cut off."""
-    following, reward, terminated, truncated, _ = env.step(action)
-    reward = float(reward)
+    with _asked(env, "step"):
+        following, reward, terminated, truncated, _ = env.step(action)
+        reward = float(reward)
     if not (np.isfinite(reward) and np.all(np.isfinite(following))):
-        raise UserError(f"The environment gave reward {reward} and observation {following}")
+        raise UserError(f"The environment {_name(env)} gave reward {reward} and observation {following}")
     return reward, following, terminated, truncated
+
+
+@contextmanager
+def _asked(env: gymnasium.Env[Any, Any], what: str) -> Iterator[None]:
+    """Whatever an environment raises ends the run in one line; the error itself stays attached."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"The environment {_name(env)} failed in {what}: {type(error).__name__}, {error}") from error
+
+
+def _name(env: gymnasium.Env[Any, Any]) -> str:
+    return type(env.unwrapped).__name__

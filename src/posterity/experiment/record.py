@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import posterity
 from posterity.errors import UserError
@@ -33,6 +33,7 @@ try:
 except ImportError:  # a system without file locks: two sessions in one folder are then the user's to avoid
     fcntl = None
 
+Moment = Literal["begin", "start", "end"]  # of a task, at which an agent is put aside for evaluation
 PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
 OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
 
@@ -124,6 +125,14 @@ class RunFolder:
         place = position._replace(records=self._file.tell(), config=self._digest)
         checkpoint.save(self.checkpoint, state, place)
 
+    def kept(self, task: int, moment: Moment) -> Path:
+        """Where what an agent kept at a moment of a task lies."""
+        return self.path / "checkpoints" / f"task-{task:04d}-{moment}.safetensors"
+
+    def keep(self, task: int, moment: Moment, kept: Any) -> None:
+        """Puts aside what it takes to act later as now: evaluation is apart from training."""
+        checkpoint.save_tree(self.kept(task, moment), kept)
+
     def close(self) -> None:
         """Lets go of the files and the lock."""
         for handle in (self._file, self._lock):
@@ -146,6 +155,10 @@ class RunFolder:
         self._file = self.records.open("ab", buffering=0)
         self._file.truncate(size)
         self._file.seek(0, os.SEEK_END)
+        task = self.position().task
+        for left in self.checkpoint.parent.glob("task-*-rows.safetensors"):  # of a session that came further, unsaved
+            if int(left.name.split("-")[1]) >= task:
+                left.unlink()
 
     def _write(self, name: str, text: str) -> None:
         checkpoint.replace(self.path / name, text.encode())

@@ -22,7 +22,7 @@ from posterity.experiment.config import RunConfig
 from posterity.experiment.lanes import EachLane, Learners, collect
 from posterity.experiment.probe import Probe
 from posterity.experiment.progress import Progress
-from posterity.experiment.record import RunFolder
+from posterity.experiment.record import Moment, RunFolder
 from posterity.families import family_type
 from posterity.families.base import Family
 from posterity.types import Budget, Key
@@ -43,6 +43,11 @@ def build(config: RunConfig) -> tuple[Family, Any]:
     return family, method.agent_type()(family.spec, config.agent, budget, **method.fixed)
 
 
+def together(agent: Any) -> Learners:
+    """All lanes of an agent: by itself, if it speaks for all of them, or one after the other."""
+    return agent if getattr(agent, "together", False) else EachLane(agent)
+
+
 def check(config: RunConfig) -> None:
     """Refuses what cannot be run, before anything is written."""
     Probe(config, *build(config))
@@ -53,7 +58,7 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
     family, agent = build(config)
     seeds = range(config.seed, config.seed + config.seeds)
     keys = [Key.of(seed) for seed in seeds]
-    learners: Learners = agent if getattr(agent, "together", False) else EachLane(agent)
+    learners = together(agent)
     probe = Probe(config, family, agent)
     streams = [family.tasks(key.fold("stream"), config.tasks) for key in keys]
     state = learners.init([key.fold("init") for key in keys])
@@ -62,6 +67,11 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
         state, position = checkpoint.load(folder.checkpoint, state)
     else:
         folder.save(state, position)  # from now on there is something to go on from
+
+    def keep(task: int, moment: Moment) -> None:
+        if config.keep:
+            folder.keep(task, moment, learners.keep([key.fold("task", task, "keep", moment) for key in keys], state))
+
     began, saved = time.monotonic() - position.wall, time.monotonic()
 
     progress.start(config, position)
@@ -71,6 +81,7 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
         envs = [family.make(each) for each in tasks]
         if position.iteration == 0:
             state = learners.begin_task([key.fold("task", task, "begin") for key in keys], state)
+            keep(task, "begin")
             for lane, (seed, each) in enumerate(zip(seeds, tasks, strict=True)):
                 facts = {"name": each.name, "factors": each.factors, **probe.begin(each, state, lane)}
                 folder.write("task", seed=seed, task=task, **facts)
@@ -78,6 +89,10 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
             now = [key.fold("task", task, "iteration", iteration) for key in keys]
             state, met = collect(learners, now, state, envs, config.steps)
             state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
+            if iteration + 1 == learners.start:
+                keep(task, "start")
+            if iteration + 1 == config.iterations:
+                keep(task, "end")
             position = position.after(config.iterations, wall=time.monotonic() - began)
             for lane, seed in enumerate(seeds):
                 place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
@@ -102,6 +117,8 @@ def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:
     again = f"What was saved is whole; go on with: posterity resume {folder.path}"
     try:
         return session()
+    except UserError as error:
+        raise UserError(f"{error}. {again}") from error
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise UserError(f"The run stopped: {error.strerror or error}{where}. {again}") from error

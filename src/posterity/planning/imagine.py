@@ -9,19 +9,29 @@ reward of that step counts, those after it do not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 Box = tuple[jax.Array, jax.Array]  # low [O], high [O]
-# (key, observations [P, N, O], actions [N, A]) -> rewards [P, N], next observations [P, N, O]
-Step = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+
+class Imagined(NamedTuple):
+    """One imagined step of all particles and candidates."""
+
+    reward: jax.Array  # [P, N]
+    following: jax.Array  # [P, N, O]
+    note: Any = ()  # whatever else the step has to tell: a tree of arrays
+
+
+Step = Callable[[jax.Array, jax.Array, jax.Array], Imagined]  # (key, observations [P, N, O], actions [N, A])
 
 
 def imagined_returns(
     key: jax.Array, step: Step, obs: jax.Array, candidates: jax.Array, particles: int, alive: Box | None
-) -> jax.Array:
-    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle."""
+) -> tuple[jax.Array, Any]:
+    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; notes [T, ...]."""
     count = candidates.shape[0]
     place = jnp.broadcast_to(obs, (particles, count, *obs.shape))
     going = jnp.ones((particles, count), dtype=bool)
@@ -29,12 +39,12 @@ def imagined_returns(
     def walk(carry: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]):
         place, going = carry
         actions, k = now
-        reward, following = step(k, place, actions)
+        reward, following, note = step(k, place, actions)
         earned = jnp.where(going, reward, 0.0)
         if alive is not None:
             going = going & ((following > alive[0]) & (following < alive[1])).all(axis=-1)
-        return (following, going), earned
+        return (following, going), (earned, note)
 
     keys = jax.random.split(key, candidates.shape[1])
-    _, rewards = jax.lax.scan(walk, (place, going), (jnp.swapaxes(candidates, 0, 1), keys))
-    return rewards.sum(axis=0)
+    _, (rewards, notes) = jax.lax.scan(walk, (place, going), (jnp.swapaxes(candidates, 0, 1), keys))
+    return rewards.sum(axis=0), notes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posterity.report import figures, tables
+from posterity.report import figures, scores, tables
 from posterity.report.metrics import Run, read_run
 from posterity.report.tables import Row, View
 
@@ -19,6 +19,7 @@ class Report(NamedTuple):
 
     rows: list[Row]
     files: list[Path]
+    scored: list[Run]  # those that were evaluated
 
 
 def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) -> Report:
@@ -29,6 +30,9 @@ def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) ->
     table = out / "table.csv"
     tables.write_csv(rows, view, table)
     files = [table]
+    if scored := scores.evaluated(runs):
+        files.append(out / "scores.csv")
+        scores.write_csv(scored, files[-1])
     for family, members in groupby(sorted(runs, key=_family), key=_family):
         group = list(members)
         name = family.replace(":", "-").replace(".", "-")
@@ -36,7 +40,7 @@ def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) ->
         probed = [run for run in group if np.isfinite(run.radius).any()]
         if probed:
             files += figures.transfer(probed, view, epsilon, out / f"{name}-transfer")
-    return Report(rows, files)
+    return Report(rows, files, scored)
 
 
 def _family(run: Run) -> str:

@@ -43,7 +43,7 @@ class Row(NamedTuple):
     preset: str
     seeds: int
     last_task: int  # of those the scores are over
-    start: Interval  # first iteration
+    first: Interval  # iteration
     early: Interval
     late: Interval
     overall: Interval
@@ -59,9 +59,9 @@ def rows(runs: Sequence[Run], view: View) -> list[Row]:
 def _row(run: Run, view: View) -> Row:
     returns = view.of(run).returns
     parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
-    start, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
+    first, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
     name = (run.family, run.method, run.config["preset"])
-    return Row(*name, len(run.seeds), view.last([run]), start, early, late, overall, run.wall / 60.0, run.path)
+    return Row(*name, len(run.seeds), view.last([run]), first, early, late, overall, run.wall / 60.0, run.path)
 
 
 def terminal(rows: Sequence[Row], view: View) -> Table:
@@ -74,10 +74,10 @@ def terminal(rows: Sequence[Row], view: View) -> Table:
     pairs = zip(plain, rows, strict=True)
     names = [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
     table.add_column("run")
-    for name in ("Start", f"first {view.early}", f"last {view.early}", "all"):
+    for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
-        table.add_row(name, *(str(score) for score in (row.start, row.early, row.late, row.overall)))
+        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall)))
     return table
 
 
@@ -100,7 +100,7 @@ def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
         )
         writer.writerow((*head, "wall_minutes", "run"))
         for row in rows:
-            names = ("start", f"first_{view.early}", f"last_{view.early}", "all")
-            for name, score in zip(names, (row.start, row.early, row.late, row.overall), strict=True):
+            names = ("first", f"first_{view.early}", f"last_{view.early}", "all")
+            for name, score in zip(names, (row.first, row.early, row.late, row.overall), strict=True):
                 place = (*row[:4], view.first_task, row.last_task, name)
                 writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{row.minutes:.3f}", row.path))

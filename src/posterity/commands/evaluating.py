@@ -1,0 +1,58 @@
+"""`posterity evaluate`: zero-shot, Start, Train and Back of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
+from posterity.commands.arguments import Terminal, parse, terminal
+from posterity.errors import UserError, unknown
+from posterity.experiment.evaluate import Plan
+from posterity.experiment.evaluate import evaluate as play
+
+
+@dataclass(frozen=True)
+class EvaluateArgs:
+    """Plays the tasks of a run with what was learned at four moments, without learning."""
+
+    folder: tyro.conf.Positional[Path]
+    """The folder of the run."""
+    scores: tuple[str, ...] = SCORES
+    """Which of zero-shot, start, train, back."""
+    backward: str = "confidence"
+    """Whose predictions Back is planned with: confidence, task-only or world-only."""
+    episodes: int = 3
+    """Episodes of each task and score."""
+    every: int = 0
+    """Go back after every so many tasks too, not only after the last; 0: only then."""
+    lanes: int = 64
+    """Episodes played together."""
+
+
+def evaluate(args: Sequence[str]) -> int:
+    """Plays, writes evaluation/ into the run's folder and shows the table."""
+    asked: EvaluateArgs = parse(EvaluateArgs, args, "evaluate")
+    for name in asked.scores:
+        if name not in SCORES:
+            raise unknown("score", name, SCORES)
+    if asked.backward not in STRATEGIES:
+        raise unknown("strategy", asked.backward, STRATEGIES)
+    if min(asked.episodes, asked.lanes) < 1 or asked.every < 0:
+        raise UserError("episodes and lanes are 1 or more, every is 0 or more")
+    console = terminal()
+
+    def tell(score: Score, done: int, total: int) -> None:
+        console.print(f"{score}: {done} of {total} episodes")
+
+    scores: tuple[Score, ...] = tuple(score for score in SCORES if score in asked.scores)
+    strategy: Strategy = next(name for name in STRATEGIES if name == asked.backward)
+    play(asked.folder, Plan(scores, strategy, asked.episodes, asked.every, asked.lanes), tell)
+    from posterity.report.metrics import read_run
+    from posterity.report.scores import table
+
+    Terminal().print(table([read_run(asked.folder)]))
+    return 0

@@ -1,0 +1,205 @@
+"""Evaluation apart from training: the scores of the paper's Table 1, with seeds of their own.
+
+    zero-shot   the world posterior in a task, before any of its data
+    start       the task posterior, when it first acts
+    train       the task posterior, when the task was over
+    back        every earlier task, after all training: Algorithm 2 with what is known by then
+
+A run puts aside what its agent was at these moments (`RunFolder.keep`), so everything here can be done later, again,
+and otherwise: with more episodes, or with another strategy for going back. Every pair of task and episode is a lane,
+and all lanes run in one program. Start states are the same for every score, so scores compare episode by episode.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity.agents.base import SCORES, Score, Strategy
+from posterity.errors import UserError
+from posterity.experiment import checkpoint
+from posterity.experiment.config import RunConfig
+from posterity.experiment.lanes import EachLane, Learners, advance, reset
+from posterity.experiment.record import Moment, RunFolder, read_config
+from posterity.experiment.run import build, together
+from posterity.families.base import Family
+from posterity.types import Key, Task
+
+MOMENTS: dict[Score, Moment] = {"zero-shot": "begin", "start": "start", "train": "end", "back": "end"}
+
+
+class Plan(NamedTuple):
+    """What to evaluate."""
+
+    scores: tuple[Score, ...] = SCORES
+    strategy: Strategy = "confidence"
+    episodes: int = 3
+    every: int = 0  # go back after every so many tasks too, not only after the last
+    lanes: int = 64  # episodes played together
+
+
+class Entry(NamedTuple):
+    """One episode to play: a lane of the evaluation."""
+
+    lane: int  # of the run
+    task: int
+    episode: int
+    after: int  # tasks learned by then
+
+
+class Played(NamedTuple):
+    """How it went."""
+
+    total: float
+    steps: int
+    world: dict[str, float]  # how often the world model's prediction went on, if there was a choice
+
+
+def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[dict[str, Any]]:
+    """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder."""
+    config, folder = read_config(path), RunFolder(path)
+    finished = folder.position().task
+    if finished == 0:
+        raise UserError(f"{path} has no finished task to evaluate yet")
+    if not config.keep:
+        raise UserError(f"{path} kept nothing to evaluate; run it with --keep")
+    arena = Arena(config, folder)
+    out = path / "evaluation"
+    out.mkdir(exist_ok=True)
+    lines: list[dict[str, Any]] = []
+    for score in plan.scores:
+        if score == "start" and arena.learners.start >= config.iterations:
+            continue  # the task's own model never acted
+        entries = _entries(score, plan, config.seeds, finished)
+        new = arena.play_all(score, plan, entries, lambda done, total, score=score: tell(score, done, total))
+        name = f"back-{plan.strategy}" if score == "back" else score
+        text = "".join(json.dumps(line) + "\n" for line in new)
+        checkpoint.replace(out / f"{name}.jsonl", text.encode())
+        lines += new
+    return lines
+
+
+def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]:
+    """Every episode of a score. Back after n tasks is over the tasks before the n-th, or all if it is the last."""
+    if score != "back":
+        return [
+            Entry(lane, task, episode, task)
+            for lane in range(lanes)
+            for task in range(finished)
+            for episode in range(plan.episodes)
+        ]
+    moments = {finished} | ({*range(plan.every, finished, plan.every)} if plan.every else set())
+    return [
+        Entry(lane, task, episode, after)
+        for after in sorted(moments)
+        for lane in range(lanes)
+        for task in range(after)
+        for episode in range(plan.episodes)
+    ]
+
+
+class Arena:
+    """The agent of a run and what it kept, ready to play."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder) -> None:
+        self.config = config
+        self.folder = folder
+        self.family: Family
+        self.family, agent = build(config)
+        self.learners: Learners = together(agent)
+        self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
+        self.streams: list[list[Task]] = [self.family.tasks(key.fold("stream"), config.tasks) for key in self.keys]
+        self.template = self.learners.keep(self.keys, self.learners.init(self.keys))
+        self.loaded: dict[Path, Any] = {}
+
+    def play_all(
+        self, score: Score, plan: Plan, entries: Sequence[Entry], tell: Callable[[int, int], None]
+    ) -> list[dict[str, Any]]:
+        """A line for every entry. Parts are of one size, so that programs compile once."""
+        parts = -(-len(entries) // plan.lanes)
+        size = -(-len(entries) // parts)
+        lines = []
+        for begin in range(0, len(entries), size):
+            part = list(entries[begin : begin + size])
+            played = self.play(score, plan.strategy, part + part[:1] * (size - len(part)))[: len(part)]
+            for entry, result in zip(part, played, strict=True):
+                place = {"score": score, "seed": self.config.seed + entry.lane, "task": entry.task}
+                place |= {"episode": entry.episode, "after": entry.after}
+                if score == "back":
+                    place["strategy"] = plan.strategy
+                lines.append({**place, "return": result.total, "steps": result.steps, **result.world})
+            tell(len(lines), len(entries))
+        return lines
+
+    def play(self, score: Score, strategy: Strategy, entries: Sequence[Entry]) -> list[Played]:
+        """One episode in each lane, until all have ended."""
+        own = self._joined([(self._kept(entry.task, MOMENTS[score]), entry.lane) for entry in entries])
+        last = [(self._kept(entry.after - 1, "end") if score == "back" else None, entry.lane) for entry in entries]
+        latest = self._joined([(kept, lane) for kept, lane in last if kept is not None]) if score == "back" else own
+        player = self.learners.player(own, latest, score, strategy)
+        envs = [self.family.make(self.streams[entry.lane][entry.task]) for entry in entries]
+        starts = [
+            self.keys[entry.lane].fold("evaluate", "task", entry.task, "episode", entry.episode) for entry in entries
+        ]
+        obs = [reset(env, key) for env, key in zip(envs, starts, strict=True)]
+        keys = [key.fold(score, entry.after) for key, entry in zip(starts, entries, strict=True)]
+        going, first = [True] * len(envs), [True] * len(envs)
+        total, steps = [0.0] * len(envs), [0] * len(envs)
+        chosen = Chosen(len(envs))
+        number = 0
+        while any(going):
+            player, actions = self.learners.play([key.fold("step", number) for key in keys], player, obs, first)
+            chosen.add(player, going)
+            for lane in np.flatnonzero(going):
+                reward, obs[lane], terminated, truncated = advance(envs[lane], actions[lane])
+                total[lane] += reward
+                steps[lane] += 1
+                going[lane] = not (terminated or truncated)
+            first = [False] * len(envs)
+            number += 1
+        for env in envs:
+            env.close()
+        return [Played(*each) for each in zip(total, steps, chosen.shares(steps), strict=True)]
+
+    def _kept(self, task: int, moment: Moment) -> Any:
+        path = self.folder.kept(task, moment)
+        if path not in self.loaded:
+            self.loaded[path] = checkpoint.load_tree(path, self.template)
+        return self.loaded[path]
+
+    def _joined(self, pieces: Sequence[tuple[Any, int]]) -> Any:
+        """Lanes of several moments side by side."""
+        if isinstance(self.learners, EachLane):
+            return [kept[lane] for kept, lane in pieces]
+        import jax
+
+        lanes = [jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf)[lane], kept) for kept, lane in pieces]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+
+
+class Chosen:
+    """Adds up how often the world model's predictions went on, where a player tells."""
+
+    def __init__(self, lanes: int) -> None:
+        self.sums = {"world_reward": np.zeros(lanes), "world_state": np.zeros(lanes)}
+        self.told = False
+
+    def add(self, player: Any, going: Sequence[bool]) -> None:
+        """One step of the lanes that are still going."""
+        if len(getattr(player, "models", ())) > 1:
+            self.told = True
+            self.sums["world_reward"] += np.where(going, np.asarray(player.chosen.reward), 0.0)
+            self.sums["world_state"] += np.where(going, np.asarray(player.chosen.state), 0.0)
+
+    def shares(self, steps: Sequence[int]) -> list[dict[str, float]]:
+        """For each lane the mean over its steps."""
+        if not self.told:
+            return [{} for _ in steps]
+        return [
+            {name: round(float(total[lane]) / max(count, 1), 6) for name, total in self.sums.items()}
+            for lane, count in enumerate(steps)
+        ]

@@ -1,0 +1,54 @@
+"""Whose prediction to trust, the task model's or the world model's (paper, Definition 4.5, Algorithm 2).
+
+    c = - Var_p(mean_p) - alpha Var_p(sigma_p)        over P particles, unbiased; sigma is the standard deviation
+
+The model with the higher confidence goes on: for the reward, and by itself for the next state. The paper leaves open
+how the dimensions of a state are brought together: here variances are in units of the data's deviation and added up
+(`together`), or every dimension is decided for itself (`each`). Released code: two tests joined by "or", on the
+log-variance, without alpha; then the world's next state always.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posterity.models.network import Prediction
+from posterity.settings import Settings, setting
+
+
+class BackwardSettings(Settings):
+    """How two models are weighed."""
+
+    alpha: float = setting(1.0, "Weight of the spread of predicted deviations (the paper gives no value).", ge=0)
+    state: Literal["together", "each"] = setting(
+        "together", "Choose a model for the next state as a whole, or for each of its dimensions."
+    )
+
+
+class Choice(NamedTuple):
+    """Whose predictions go on."""
+
+    prediction: Prediction  # [P, ..., 1 + O]
+    world: jax.Array  # [..., 1 + O] true where it is the world model's
+
+
+def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Array:
+    """[..., 1 + O] Definition 4.5 for each dimension of predictions [P, ..., 1 + O], in units of `scale` [1 + O]."""
+    mean = prediction.mean / scale
+    deviation = jnp.exp(0.5 * prediction.log_variance) / scale
+    return -mean.var(axis=0, ddof=1) - alpha * deviation.var(axis=0, ddof=1)
+
+
+def choose(task: Prediction, world: Prediction, scale: jax.Array, settings: BackwardSettings) -> Choice:
+    """For each row the more confident model's prediction; the task model's if they are equal."""
+    own, general = confidence(task, scale, settings.alpha), confidence(world, scale, settings.alpha)
+    trusted = own < general
+    if settings.state == "together":
+        state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)
+        reward, rest = trusted[..., :1], trusted[..., 1:]
+        trusted = jnp.concatenate([reward, jnp.broadcast_to(state, rest.shape)], axis=-1)
+    mean = jnp.where(trusted, world.mean, task.mean)
+    return Choice(Prediction(mean, jnp.where(trusted, world.log_variance, task.log_variance)), trusted)

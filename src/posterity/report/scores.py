@@ -1,0 +1,91 @@
+"""Zero-shot, Start, Train and Back of evaluated runs, from the lines in their `evaluation/` folders."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from posterity.errors import UserError
+from posterity.report.metrics import Interval, Run, interval, mean_known
+from posterity.types import FloatArray
+
+FORWARD = ("zero-shot", "start", "train")
+STRATEGIES = ("confidence", "task-only", "world-only")
+COLUMNS = (*FORWARD, *(f"back-{name}" for name in STRATEGIES))
+HEADS = ("zero-shot", "Start", "Train", "Back", "Back, task-only", "Back, world-only")
+
+
+class Scores(NamedTuple):
+    """What a run scored in evaluation; what was not evaluated is NaN."""
+
+    returns: FloatArray  # [L, K] mean over episodes
+    world_reward: float  # share of rewards that the world model predicted; NaN where there was no choice
+    world_state: float
+
+
+def read_scores(run: Run, name: str) -> Scores | None:
+    """One of COLUMNS, for Back after the last task; None if it was not evaluated."""
+    path = run.path / "evaluation" / f"{name}.jsonl"
+    if not path.exists():
+        return None
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        last = max(line["after"] for line in lines)
+        if name.startswith("back"):
+            lines = [line for line in lines if line["after"] == last]
+        episodes = 1 + max(line["episode"] for line in lines)
+        returns = np.full((len(run.seeds), run.config["tasks"], episodes), np.nan)
+        for line in lines:
+            returns[run.seeds.index(line["seed"]), line["task"], line["episode"]] = line["return"]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
+    return Scores(mean_known(returns, axis=2), _share(lines, "world_reward"), _share(lines, "world_state"))
+
+
+def _share(lines: Sequence[dict[str, Any]], name: str) -> float:
+    shares = [line[name] for line in lines if name in line]
+    return float(np.mean(shares)) if shares else float("nan")
+
+
+def evaluated(runs: Sequence[Run]) -> list[Run]:
+    """Those of the runs that have any score."""
+    return [run for run in runs if any(read_scores(run, name) is not None for name in COLUMNS)]
+
+
+def intervals(run: Run) -> dict[str, Interval]:
+    """Every score that the run has, over all its tasks."""
+    found = {name: read_scores(run, name) for name in COLUMNS}
+    return {name: interval(scores.returns) for name, scores in found.items() if scores is not None}
+
+
+def table(runs: Sequence[Run]) -> Table:
+    """One line a run, one column a score."""
+    rows = [(run, intervals(run)) for run in evaluated(runs)]
+    shown = [name for name in COLUMNS if any(name in scores for _, scores in rows)]
+    over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
+    made = Table(title="Evaluated apart from training, all finished tasks", caption=f"± 95 % interval over {over}")
+    made.add_column("run")
+    for name in shown:
+        made.add_column(HEADS[COLUMNS.index(name)], justify="right")
+    for run, scores in rows:
+        made.add_row(f"{run.family} {run.method}", *(str(scores[name]) if name in scores else "-" for name in shown))
+    return made
+
+
+def write_csv(runs: Sequence[Run], path: Path) -> None:
+    """One line per run and score."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("family", "method", "preset", "score", "mean", "low", "high", "over", "world_reward"))
+        for run in evaluated(runs):
+            for name, score in intervals(run).items():
+                scores = read_scores(run, name)
+                share = scores.world_reward if scores is not None else float("nan")
+                place = (run.family, run.method, run.config["preset"], name)
+                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}"))
