@@ -1,5 +1,6 @@
 import itertools
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +19,19 @@ WORDS = jnp.array([3, 0x9ABCDEF0], jnp.uint32)
 class Problem:
     """P networks, units far from 0 and 1, and candidates."""
 
-    def __init__(self, obs_dim=3, action_dim=1, hidden=(16,), particles=2, count=20, horizon=4, activation="elu"):
+    def __init__(
+        self, obs_dim=3, action_dim=1, hidden=(16,), particles=2, count=20, horizon=4, activation: Any = "elu"
+    ):
         self.settings = NetworkSettings(hidden=hidden, activation=activation)
         generator = np.random.default_rng(obs_dim + 100 * action_dim)
 
-        def normal(*shape, scale=1.0):
-            return scale * generator.standard_normal(shape, dtype=np.float32)
+        def normal(*shape, scale: float = 1.0) -> Any:
+            return np.float32(scale) * generator.standard_normal(shape, dtype=np.float32)
 
         inputs, targets = obs_dim + action_dim, 1 + obs_dim
         sizes = (inputs, *hidden, 2 * targets)
         self.networks = tuple(
-            Layer(normal(particles, first, second, scale=np.float32(first**-0.5)), normal(particles, second, scale=0.3))
+            Layer(normal(particles, first, second, scale=first**-0.5), normal(particles, second, scale=0.3))
             for first, second in itertools.pairwise(sizes)
         )
         self.units = Normaliser(

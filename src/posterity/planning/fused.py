@@ -74,6 +74,17 @@ def imagined_returns(
     obs: jax.Array,
     candidates: jax.Array,
     alive: Box | None,
+    **options: Any,
+) -> jax.Array:
+    """[P, N] undiscounted return of each candidate [N, T, A] for each particle. The options are those of `ready`."""
+    return ready(networks, units, obs, alive, **options)(key_words, candidates)
+
+
+def ready(
+    networks: Sequence[tuple[jax.Array, jax.Array]],
+    units: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    obs: jax.Array,
+    alive: Box | None,
     *,
     activation: str,
     log_variance_low: float,
@@ -85,16 +96,14 @@ def imagined_returns(
     stages: int = 1,
     extras: tuple[str, ...] = (),
     interpret: bool = False,
-) -> jax.Array:
-    """[P, N] undiscounted return of each candidate for each particle.
+) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """A function (key words [2], candidates [N, T, A]) -> returns [P, N], with the weights folded once for all calls.
 
     Args:
-        key_words: [2] 32-bit words that seed the noise, as `jax.random.key_data` gives.
         networks: (weight [P, in, out], bias [P, out]) of each layer; the last gives 1 + O means, then as many raw
             log-variances, the reward first.
         units: input mean [O + A], input scale [O + A], target mean [1 + O], target scale [1 + O].
         obs: [O] where all rollouts begin.
-        candidates: [N, T, A] action sequences.
         alive: box (low [O], high [O]) outside which a rollout has ended, or None.
         activation: of the hidden layers: elu, silu, tanh or relu.
         log_variance_low: soft lower bound of the log-variance.
@@ -108,20 +117,14 @@ def imagined_returns(
             every step; `no-noise`, `no-activation`, `no-variance`: that part is left out, and the answer is wrong.
         interpret: run without a GPU, slowly.
 
-    `vmap` over lanes adds a dimension to the grid.
+    The key words are 32 bits each, as `jax.random.key_data` gives. `vmap` over lanes adds a dimension to the grid.
     """
-    obs_dim, (count, horizon, action_dim) = obs.shape[0], candidates.shape
+    obs_dim, action_dim = obs.shape[0], units[0].shape[0] - obs.shape[0]
     particles, width = networks[0][0].shape[0], _padded(obs_dim + action_dim + 1)
     dtype = jnp.bfloat16 if precision == "bf16" else jnp.float32
     layers = _layers(networks, units, obs_dim, action_dim, GAINS[activation], log_variance_high)
     layers = jax.tree.map(lambda tile: tile.astype(dtype) if tile.ndim == 3 else tile, layers)
     columns = _columns(units, obs, alive, action_dim, log_variance_low, log_variance_high)
-
-    input_mean, input_scale = units[0][obs_dim:], units[1][obs_dim:]
-    actions = jnp.swapaxes((candidates - input_mean) / input_scale, 0, 1)
-    blocks = -(-count // block)
-    actions = jnp.pad(actions, ((0, 0), (0, blocks * block - count), (obs_dim, width - obs_dim - action_dim)))
-
     kernel = partial(
         _rollout,
         activation=activation,
@@ -129,26 +132,33 @@ def imagined_returns(
         ends=alive is not None,
         obs_dim=obs_dim,
         reward_column=obs_dim + action_dim,
-        rows=blocks * block,
         precision=lax.Precision.HIGHEST if precision == "f32" else lax.Precision.DEFAULT,
         extras=extras,
     )
-    returns = pl.pallas_call(
-        kernel,
-        grid=(particles, blocks),
-        in_specs=[
-            pl.BlockSpec((2,), lambda p, n: (0,)),
-            pl.BlockSpec((5, width), lambda p, n: (0, 0)),
-            pl.BlockSpec((horizon, block, width), lambda p, n: (0, n, 0)),
-            jax.tree.map(_of_particle, layers),
-        ],
-        out_specs=pl.BlockSpec((None, block), lambda p, n: (p, n)),
-        out_shape=jax.ShapeDtypeStruct((particles, blocks * block), jnp.float32),
-        compiler_params=_triton().CompilerParams(num_warps=warps, num_stages=stages),
-        interpret=interpret,
-        name="imagined_returns",
-    )(lax.bitcast_convert_type(key_words, jnp.int32), columns, actions, layers)
-    return returns[:, :count]
+
+    def returns(key_words: jax.Array, candidates: jax.Array) -> jax.Array:
+        count, horizon, _ = candidates.shape
+        blocks = -(-count // block)
+        actions = jnp.swapaxes((candidates - units[0][obs_dim:]) / units[1][obs_dim:], 0, 1)
+        actions = jnp.pad(actions, ((0, 0), (0, blocks * block - count), (obs_dim, width - obs_dim - action_dim)))
+        found = pl.pallas_call(
+            partial(kernel, rows=blocks * block),
+            grid=(particles, blocks),
+            in_specs=[
+                pl.BlockSpec((2,), lambda p, n: (0,)),
+                pl.BlockSpec((5, width), lambda p, n: (0, 0)),
+                pl.BlockSpec((horizon, block, width), lambda p, n: (0, n, 0)),
+                jax.tree.map(_of_particle, layers),
+            ],
+            out_specs=pl.BlockSpec((None, block), lambda p, n: (p, n)),
+            out_shape=jax.ShapeDtypeStruct((particles, blocks * block), jnp.float32),
+            compiler_params=_triton().CompilerParams(num_warps=warps, num_stages=stages),
+            interpret=interpret,
+            name="imagined_returns",
+        )(lax.bitcast_convert_type(key_words, jnp.int32), columns, actions, layers)
+        return found[:, :count]
+
+    return returns
 
 
 def _triton() -> Any:
