@@ -177,17 +177,17 @@ def plain_ready(size: Size, sample: bool, networks: Any, units: Normaliser, obs:
     """(key words, candidates) -> [P, N] for one lane, as the agent does it without the kernel."""
     shape = NetworkSettings(hidden=size.hidden)
 
-    def step(key: jax.Array, place: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(key: jax.Array, place: jax.Array, action: jax.Array) -> imagine.Imagined:
         actions = jnp.broadcast_to(action, (place.shape[0], *action.shape))
         taken = normaliser.inputs(units, place, actions)
         mean, log_variance = jax.vmap(lambda w, x: network.forward(w, x, shape))(networks, taken)
         if sample:
             mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
-        return normaliser.outcome(units, place, mean)
+        return imagine.Imagined(*normaliser.outcome(units, place, mean))
 
     def returns(words: jax.Array, candidates: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(words)
-        return imagine.imagined_returns(key, step, obs, candidates, size.particles, box(size, obs))
+        return imagine.imagined_returns(key, step, obs, candidates, size.particles, box(size, obs))[0]
 
     return returns
 
@@ -473,7 +473,7 @@ def best_of(
 
 def sweep(bench: Bench, hopper: Size, cheetah: Size, many: tuple[int, ...], side: int) -> None:
     """All of it, the most important first. What may end the process itself comes last."""
-    default, asm = Config(), () if bench.interpret else ("asm",)  # an interpreter has no instructions
+    default, asm = Config(), () if bench.interpret else ("no-asm",)  # an interpreter has no instructions
     check(bench, hopper, default)
     check_noise(bench, hopper, default)
     check_nan(bench, hopper, default)

@@ -173,12 +173,17 @@ def test_a_house_can_be_looked_at(here: Path, capfd):
 def test_the_bench_reports_numbers_and_the_machine(here: Path, capfd):
     assert main(["bench", "env", "--family", "hopper-gravity", "--json"]) == 0
     facts = json.loads(capfd.readouterr().out)
-    assert facts["steps_per_second"] > 0
+    assert facts["measured"][0]["steps_per_second"] > 0
     assert facts["session"]["cores"] >= 1
     assert main(["bench", "planner", "--lanes", "2"]) == 0
     out = capfd.readouterr().out
     assert "plan: 100 x 5 x 20 x 3" in out
     assert "lanes: 2" in out
+    assert [line for line in out.splitlines() if line.startswith("path")] == [
+        "path: plain",
+        "path: backward",
+        "path: matrix product",
+    ]
     assert main(["bench", "fit"]) == 0
     assert "us per step" in capfd.readouterr().out
 

@@ -80,12 +80,13 @@ CANDIDATES = jnp.linspace(-1, 1, 36).reshape(6, 3, 2)
 
 def imagination(**planner) -> Imagination:
     settings = PlannerSettings(**{"particles": 4, "horizon": 3, "candidates": 6, "elites": 2, **planner})
-    return Imagination(settings, NetworkSettings(hidden=(5,), activation="relu"), BackwardSettings(), None)
+    return Imagination(settings, NetworkSettings(hidden=(5,), activation="relu"), BackwardSettings(), SPEC)
 
 
 def imagine(settings: Imagination, noise: float = 1.0):
-    forward = settings.forward(jax.random.key(0), Model(TASK, jnp.float32(noise)), normaliser.identity(1, 2))
-    return forward(jax.random.key(1), jnp.array([1.0]), CANDIDATES)[0]
+    model = Model(TASK, jnp.float32(noise))
+    forward = settings.forward(jax.random.key(0), model, normaliser.identity(1, 2), jnp.array([1.0]))
+    return forward(jax.random.key(1), CANDIDATES)[0]
 
 
 def test_a_particle_keeps_its_network_over_the_horizon_unless_told_otherwise():
@@ -108,3 +109,17 @@ def test_without_noise_all_particles_are_the_mean_network():
 def test_a_sampled_output_spreads_returns_and_a_mean_one_does_not():
     drawn = imagine(imagination(output="sample"), noise=0.0)
     assert drawn[:, 0].std() > 1e-3
+
+
+def test_the_kernel_imagines_what_the_plain_path_imagines():
+    """In interpret mode, noise off: the same networks and candidates."""
+    plain = imagine(imagination(output="mean", fused="off"))
+    kernel = imagine(imagination(output="mean", fused="on", products="f32"))
+    np.testing.assert_allclose(kernel, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_why_the_plain_path_is_taken_is_said_in_one_line():
+    assert imagination(fused="on").why_plain == ""
+    assert imagination(fused="off").why_plain == "planner.fused is off"
+    assert imagination(fused="auto").why_plain == "there is no NVIDIA GPU"
+    assert "redraw" in imagination(fused="on", redraw=True).why_plain

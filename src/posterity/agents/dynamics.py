@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +19,12 @@ from posterity.models.confidence import BackwardSettings
 from posterity.models.network import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
+from posterity.planning import fused
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.imagine import Box, Imagined, imagined_returns
+from posterity.planning.imagine import Box, Imagined, Step, imagined_returns
+from posterity.types import Spec
 
-# (key, observation [O], candidates [N, T, A]) -> returns [P, N], notes
-Returns = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
+Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]  # (key, candidates [N, T, A]) -> [P, N], notes
 
 
 class Model(NamedTuple):
@@ -40,48 +42,70 @@ class Chosen(NamedTuple):
 
 
 class Imagination:
-    """How returns are imagined: the settings of planner, network and backward choice, and the box of living states."""
+    """How returns are imagined: the settings of planner, network and backward choice, and what all tasks share."""
 
     def __init__(
-        self, planner: PlannerSettings, shape: NetworkSettings, backward: BackwardSettings, alive: Box | None
+        self, planner: PlannerSettings, shape: NetworkSettings, backward: BackwardSettings, spec: Spec
     ) -> None:
         self.planner = planner
         self.shape = shape
         self.choice = backward
-        self.alive = alive
+        box = spec.alive
+        self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
+        self.why_plain = _why_plain(planner, shape, spec)  # empty: the kernel imagines
 
     def draw(self, key: jax.Array, model: Model) -> Weights:
         """P networks."""
         keys = jax.random.split(key, self.planner.particles)
         return jax.vmap(lambda k: posterior.sample(k, model.posterior, model.noise))(keys)
 
-    def forward(self, key: jax.Array, model: Model, units: Normaliser) -> Returns:
-        """Returns as one posterior imagines them."""
+    def forward(self, key: jax.Array, model: Model, units: Normaliser, obs: jax.Array) -> Returns:
+        """Returns from `obs` [O] as one posterior imagines them."""
         networks = self.draw(key, model)
+        if not self.why_plain:
+            return self._fused(networks, units, obs)
 
-        def step(k: jax.Array, obs: jax.Array, action: jax.Array) -> Imagined:
+        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, [(model, networks)])
-            predicted = self._predict(drawn[0], units, obs, action)
-            return Imagined(*self._outcome(output_key, units, obs, predicted))
+            predicted = self._predict(drawn[0], units, place, action)
+            return Imagined(*self._outcome(output_key, units, place, predicted))
 
-        return partial(self._returns, step)
+        return partial(self._plain, step, obs)
 
-    def backward(self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array) -> Returns:
+    def backward(
+        self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, obs: jax.Array
+    ) -> Returns:
         """Returns as the more confident of two posteriors imagines each step. `scale` [1 + O]: the data's deviation."""
         task_key, world_key = jax.random.split(key)
         pairs = [(task, self.draw(task_key, task)), (world, self.draw(world_key, world))]
 
-        def step(k: jax.Array, obs: jax.Array, action: jax.Array) -> Imagined:
+        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, pairs)
-            own, general = (self._predict(networks, units, obs, action) for networks in drawn)
+            own, general = (self._predict(networks, units, place, action) for networks in drawn)
             chosen = confidence.choose(own, general, scale, self.choice)
             note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
-            return Imagined(*self._outcome(output_key, units, obs, chosen.prediction), note)
+            return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
 
-        return partial(self._returns, step)
+        return partial(self._plain, step, obs)
 
-    def _returns(self, step: Any, key: jax.Array, obs: jax.Array, candidates: jax.Array) -> tuple[jax.Array, Any]:
+    def _plain(self, step: Step, obs: jax.Array, key: jax.Array, candidates: jax.Array) -> tuple[jax.Array, Any]:
         return imagined_returns(key, step, obs, candidates, self.planner.particles, self.alive)
+
+    def _fused(self, networks: Weights, units: Normaliser, obs: jax.Array) -> Returns:
+        """The same as one kernel."""
+        kernel = fused.ready(
+            networks,
+            units,
+            obs,
+            self.alive,
+            activation=self.shape.activation,
+            log_variance_low=self.shape.log_variance_low,
+            log_variance_high=self.shape.log_variance_high,
+            sample=self.planner.output == "sample",
+            precision=self.planner.products,
+            interpret=not _nvidia(),
+        )
+        return lambda key, candidates: (kernel(jax.random.key_data(key), candidates), ())
 
     def _drawn(self, key: jax.Array, pairs: list[tuple[Model, Weights]]) -> tuple[list[Weights], jax.Array]:
         """The networks of a step, drawn anew if so set, and the key for its outputs."""
@@ -105,3 +129,24 @@ class Imagination:
         if self.planner.output == "sample":
             mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
         return normaliser.outcome(units, obs, mean)
+
+
+def _nvidia() -> bool:
+    """Whether programs run on an NVIDIA GPU."""
+    return jax.default_backend() == "gpu" and "nvidia" in jax.devices()[0].device_kind.lower()
+
+
+def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> str:
+    """Why the plain path imagines, or nothing: then the kernel does."""
+    if planner.fused == "off":
+        return "planner.fused is off"
+    if planner.fused == "auto" and not _nvidia():
+        return "there is no NVIDIA GPU"
+    if planner.redraw:
+        return "the fused planner keeps its networks, and planner.redraw draws new ones"
+    sizes = (spec.obs_dim + len(spec.low), *shape.hidden, 2 * (1 + spec.obs_dim))
+    layers = [
+        (jax.ShapeDtypeStruct((1, *pair), jnp.float32), jax.ShapeDtypeStruct((1, pair[1]), jnp.float32))
+        for pair in pairwise(sizes)
+    ]
+    return fused.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products)

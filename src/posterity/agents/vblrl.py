@@ -24,7 +24,8 @@ The mathematics is written for one lane; all lanes run in one program through `v
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -48,6 +49,7 @@ from posterity.replay import Replay
 from posterity.settings import Settings, setting
 from posterity.types import Budget, Key, Spec, Transition
 
+PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
 
 
@@ -65,6 +67,7 @@ class VblrlSettings(Settings):
     task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
     task_noise: float = setting(1.0, "Factor on the task posterior's spread; 0 is a plain network.", ge=0)
     normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
+    precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
     normaliser_iterations: int = setting(5, "Iterations of the first task from which the units are estimated.", ge=1)
 
 
@@ -115,17 +118,33 @@ class Vblrl:
         self.budget = budget
         self.mode: Mode = mode
         self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
-        box = None if spec.alive is None else (jnp.float32(spec.alive[0]), jnp.float32(spec.alive[1]))
-        self.imagination = Imagination(settings.planner, settings.network, settings.backward, box)
+        self.imagination = Imagination(settings.planner, settings.network, settings.backward, spec)
         self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
-        self._fresh = jax.jit(jax.vmap(self._fresh_one))
-        self._plan = jax.jit(jax.vmap(self._plan_one))
-        self._weigh = jax.jit(jax.vmap(self._weigh_one))
+        self._fresh = self._program(self._fresh_one)
+        self._plan = self._program(self._plan_one)
+        self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
-        self._measure = jax.jit(jax.vmap(self._measure_one))
-        self._check = jax.jit(jax.vmap(self._check_one))
-        self._fit_task = jax.jit(jax.vmap(self._fit_task_one, in_axes=(0, 0, 0, 0, 0, None)))
-        self._fit_world = jax.jit(jax.vmap(self._fit_world_one, in_axes=(0, 0, 0, 0, None)))
+        self._measure = self._program(self._measure_one)
+        self._check = self._program(self._check_one)
+        self._fit_task = self._program(self._fit_task_one, in_axes=(0, 0, 0, 0, 0, None))
+        self._fit_world = self._program(self._fit_world_one, in_axes=(0, 0, 0, 0, None))
+
+    def _program(self, one: Callable[..., Any], in_axes: Any = 0) -> Any:
+        """What is written for one lane, compiled for all."""
+
+        def lanes(*args: Any) -> Any:
+            with jax.default_matmul_precision(PRODUCTS[self.settings.precision]):
+                return jax.vmap(one, in_axes=in_axes)(*args)
+
+        return jax.jit(lanes)
+
+    @property
+    def engine(self) -> dict[str, str]:
+        """On what the numbers are worked out, for the record."""
+        plain = self.imagination.why_plain
+        products = self.settings.planner.products
+        planner = f"plain ({plain})" if plain else f"fused, {products} products"
+        return {"device": jax.devices()[0].device_kind, "planner": planner, "products": self.settings.precision}
 
     # Algorithm 1 -------------------------------------------------------------------------------------------------
 
@@ -164,10 +183,9 @@ class Vblrl:
         """A plan for every lane, or random actions before anything was learned."""
         if self._random(state):
             return state, self._random_actions(keys)
-        action, plan, forecast = self._plan(
-            _data(keys), self._acting(state), state.units, _rows(obs), state.plan, np.array(first)
-        )
-        return state._replace(plan=plan, forecast=state.forecast + forecast), list(np.asarray(action))
+        met = _met(keys, obs, first)
+        action, plan, forecast = self._plan(met, self._acting(state), state.units, state.plan, state.forecast)
+        return state._replace(plan=plan, forecast=forecast), list(np.asarray(action))
 
     def observe(self, keys: list[Key], state: VblrlState, rows: list[Transition]) -> VblrlState:
         """Learning is between iterations."""
@@ -242,12 +260,11 @@ class Vblrl:
         self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
     ) -> tuple[Player, list[np.ndarray]]:
         """A plan for every lane, by one model or by the more confident of two."""
-        begin = (_rows(obs), player.plan, np.array(first))
+        met, chosen = _met(keys, obs, first), player.chosen
         if len(player.models) == 1:
-            action, plan, _ = self._plan(_data(keys), player.models[0], player.units, *begin)
-            chosen = player.chosen
+            action, plan, _ = self._plan(met, player.models[0], player.units, player.plan, np.zeros((len(keys), 3)))
         else:
-            action, plan, chosen = self._weigh(_data(keys), *player.models, player.units, player.scale, *begin)
+            action, plan, chosen = self._weigh(met, *player.models, player.units, player.scale, player.plan)
         planned = np.asarray(action)
         if player.random.any():
             planned = np.where(np.asarray(player.random)[:, None], self._random_actions(keys), planned)
@@ -273,12 +290,11 @@ class Vblrl:
         return self._task_model(state.task.posterior)
 
     def _world_model(self, q: Posterior) -> Model:
-        lanes = q.mean[0].bias.shape[0]
-        return Model(q, jnp.full(lanes, self.settings.learner.posterior_noise, jnp.float32))
+        return Model(q, _full(q.mean[0].bias.shape[0], self.settings.learner.posterior_noise))
 
     def _task_model(self, q: Posterior) -> Model:
-        model = self._world_model(q)
-        return model._replace(noise=model.noise * np.float32(self.settings.task_noise))
+        noise = self.settings.learner.posterior_noise * self.settings.task_noise
+        return Model(q, _full(q.mean[0].bias.shape[0], noise))
 
     # One lane ----------------------------------------------------------------------------------------------------
 
@@ -292,44 +308,41 @@ class Vblrl:
         return posterior.gaussian(q, self.settings.learner.prior_scale)
 
     def _plan_one(
-        self, data: jax.Array, model: Model, units: Normaliser, obs: jax.Array, plan: Plan, first: jax.Array
+        self, met: jax.Array, model: Model, units: Normaliser, plan: Plan, forecast: jax.Array
     ) -> tuple[jax.Array, Plan, jax.Array]:
-        """Search with one posterior, and forecast what the found plan will earn."""
-        draw_key, search_key = jax.random.split(jax.random.wrap_key_data(data))
-        returns = self.imagination.forward(draw_key, model, units)
-        action, after, promised, _ = self._search(search_key, returns, obs, plan, first)
-        return action, after, jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
+        """Search with one posterior, and add to the forecasts what the found plan will earn."""
+        (draw_key, search_key), obs, first = self._unpacked(met)
+        returns = self.imagination.forward(draw_key, model, units, obs)
+        action, after, promised, _ = self._search(search_key, returns, plan, first)
+        return action, after, forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
-        self,
-        data: jax.Array,
-        task: Model,
-        world: Model,
-        units: Normaliser,
-        scale: jax.Array,
-        obs: jax.Array,
-        plan: Plan,
-        first: jax.Array,
+        self, met: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, plan: Plan
     ) -> tuple[jax.Array, Plan, Chosen]:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
-        draw_key, search_key = jax.random.split(jax.random.wrap_key_data(data))
-        returns = self.imagination.backward(draw_key, task, world, units, scale)
-        action, after, _, notes = self._search(search_key, returns, obs, plan, first)
+        (draw_key, search_key), obs, first = self._unpacked(met)
+        returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
+        action, after, _, notes = self._search(search_key, returns, plan, first)
         return action, after, jax.tree.map(lambda share: share.mean(), notes)
 
     def _search(
-        self, key: jax.Array, returns: Returns, obs: jax.Array, plan: Plan, first: jax.Array
+        self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array
     ) -> tuple[jax.Array, Plan, jax.Array, Any]:
         """The first action of the search's mean, where the next search begins, and what the found plan would earn."""
         search_key, last_key = jax.random.split(key)
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
 
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
-            return returns(k, obs, candidates)[0].mean(axis=0)
+            return returns(k, candidates)[0].mean(axis=0)
 
         found, _ = cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)
-        promised, notes = returns(last_key, obs, found.mean[None])
+        promised, notes = returns(last_key, found.mean[None])
         return found.mean[0], cem.shifted(found, self.fresh_plan), promised[:, 0], notes
+
+    def _unpacked(self, met: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Two keys, the observation, and whether an episode begins with it: what `_met` packed."""
+        keys = jax.random.split(jax.random.wrap_key_data(met[:2]))
+        return keys, jax.lax.bitcast_convert_type(met[2:-1], jnp.float32), met[-1] > 0
 
     def _batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
         return Batch(
@@ -388,14 +401,21 @@ class Vblrl:
         }
 
 
+@cache
+def _full(lanes: int, value: float) -> jax.Array:
+    """[L] the same number, sent to the device once."""
+    return jnp.full(lanes, value, jnp.float32)
+
+
 def _data(keys: list[Key]) -> np.ndarray:
     """[L, 2] the keys as JAX takes them."""
     return np.stack([key.words(2) for key in keys])
 
 
-def _rows(obs: list[Any]) -> np.ndarray:
-    """[L, O] the observations as the models take them."""
-    return np.asarray(np.stack(obs), dtype=np.float32)
+def _met(keys: list[Key], obs: list[Any], first: list[bool]) -> np.ndarray:
+    """[L, 2 + O + 1] all that a plan is told, in one array: what is sent to a GPU is sent once."""
+    seen = np.asarray(np.stack(obs), dtype=np.float32).view(np.uint32)
+    return np.concatenate([_data(keys), seen, np.array(first, dtype=np.uint32)[:, None]], axis=1)
 
 
 def _lanes(tree: Any, lanes: int) -> Any:

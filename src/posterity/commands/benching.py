@@ -1,4 +1,4 @@
-"""`posterity bench planner | fit | env`: how fast this machine is."""
+"""`posterity bench planner | fit | env | run`: how fast this machine is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posterity.commands.arguments import parse
-from posterity.errors import unknown
+from posterity.errors import UserError, unknown
 from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.record import session
@@ -16,39 +16,65 @@ from posterity.experiment.record import session
 
 @dataclass(frozen=True)
 class BenchArgs:
-    """Times plans, gradient steps or environment steps of a family at a preset's sizes."""
+    """Times plans, gradient steps, environment steps or the whole loop of a family at a preset's sizes."""
 
     family: str = "pendulum-gravity"
     """Whose sizes."""
     preset: str = "quick"
     """quick, paper or best."""
-    lanes: int = 1
-    """Learners in lock-step."""
+    lanes: tuple[int, ...] = (1,)
+    """Learners in lock-step; several numbers are measured one after the other."""
+    iterations: int = 5
+    """Iterations to measure, for `run`."""
     json: bool = False
     """Machine-readable."""
 
 
-SUBJECTS: dict[str, tuple[Callable[[RunConfig], dict[str, Any]], str]] = {
-    "planner": (measure.bench_planner, "milliseconds an action"),
-    "fit": (measure.bench_fit, "microseconds a gradient step"),
-    "env": (measure.bench_env, "environment steps a second"),
+SUBJECTS = {
+    "planner": "milliseconds an action: plain, fused and backward, and TFLOP/s beside those of one large product",
+    "fit": "microseconds a gradient step",
+    "env": "environment steps a second",
+    "run": "seconds an iteration of the whole loop, and what a whole run would take",
 }
 
 
 def bench(args: Sequence[str]) -> int:
-    """One of the three."""
+    """One of the four."""
     if not args or args[0] in ("-h", "--help"):
         print("usage: posterity bench SUBJECT [options]    posterity bench SUBJECT --help\n")
-        print("\n".join(f"  {name:<8} {what}" for name, (_, what) in SUBJECTS.items()))
+        print("\n".join(f"  {name:<8} {what}" for name, what in SUBJECTS.items()))
         return 0
-    if args[0] not in SUBJECTS:
-        raise unknown("subject", args[0], SUBJECTS)
-    asked: BenchArgs = parse(BenchArgs, args[1:], f"bench {args[0]}")
-    config = resolve(asked.family, None, asked.preset, {"tasks": 1, "iterations": 2, "seeds": asked.lanes})
-    facts = {"subject": args[0], "family": asked.family, "preset": asked.preset, **SUBJECTS[args[0]][0](config)}
-    facts = {name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()}
+    subject = args[0]
+    if subject not in SUBJECTS:
+        raise unknown("subject", subject, SUBJECTS)
+    asked: BenchArgs = parse(BenchArgs, args[1:], f"bench {subject}")
+    if not asked.lanes or min(*asked.lanes, asked.iterations, 1) < 1:
+        raise UserError("lanes and iterations are 1 or more")
+    facts: list[dict[str, Any]] = []
+    for lanes in asked.lanes:
+        facts += [_rounded(each) for each in _measure(subject, asked, lanes)]
+    place = {"subject": subject, "family": asked.family, "preset": asked.preset}
     if asked.json:
-        print(json.dumps(facts | {"session": session("posterity bench " + " ".join(args))}, indent=1))
+        record = session("posterity bench " + " ".join(args))
+        print(json.dumps({**place, "measured": facts, "session": record}, indent=1))
     else:
-        print("\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items()))
+        print(", ".join(place.values()))
+        for each in facts:
+            print("\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in each.items()))
     return 0
+
+
+def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[dict[str, Any]]:
+    if subject == "run":
+        return measure.bench_run(resolve(asked.family, None, asked.preset, {"seeds": lanes}), asked.iterations)
+    config = resolve(asked.family, None, asked.preset, {"tasks": 1, "iterations": 2, "seeds": lanes})
+    subjects: dict[str, Callable[[RunConfig], list[dict[str, Any]]]] = {
+        "planner": measure.bench_planner,
+        "fit": measure.bench_fit,
+        "env": measure.bench_env,
+    }
+    return subjects[subject](config)
+
+
+def _rounded(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()}

@@ -6,65 +6,212 @@ in it does not change the time, only its sizes do.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig
-from posterity.experiment.run import build
+from posterity.experiment.lanes import Learners
+from posterity.experiment.progress import Quiet
+from posterity.experiment.record import RunFolder
+from posterity.experiment.run import build, lifelong, together
 from posterity.types import Key, Spec, Transition
 
 REPEATS = 20
 
 
-def bench_planner(config: RunConfig) -> dict[str, Any]:
-    """Milliseconds for one action of every lane."""
+def bench_planner(config: RunConfig) -> list[dict[str, Any]]:
+    """Milliseconds for one action of every lane: on the plain path, by the kernel where there is one, going back."""
+    return [*(_path(_changed(config, fused), name) for name, fused in _paths(config)), _ceiling()]
+
+
+def _path(config: RunConfig, name: str) -> dict[str, Any]:
+    """One way of planning."""
     agent, state, keys, rows = _ready(config)
     obs, first = [row.obs[0] for row in rows], [False] * len(keys)
+    models = 2 if name == "backward" else 1
+    kept = agent.keep(keys, state)
+    player = agent.player(kept, kept, "back" if models > 1 else "train", "confidence")
 
     def act(number: int) -> None:
-        agent.act([key.fold(number) for key in keys], state, obs, first)
+        now = [key.fold(number) for key in keys]
+        if models > 1:
+            agent.play(now, player, obs, first)
+        else:
+            agent.act(now, state, obs, first)
 
-    planner = agent.settings.planner
-    size = (planner.candidates, planner.particles, planner.horizon, planner.rounds)
     compiled, each = _timed(act)
     return {
-        "plan": " x ".join(map(str, size)),
+        "path": name,
+        "plan": " x ".join(map(str, _size(agent))),
         "hidden": list(agent.settings.network.hidden),
         "lanes": len(keys),
         "ms": each * 1e3,
         "ms_per_lane": each * 1e3 / len(keys),
+        "tflops": _operations(agent, models) * len(keys) / each / 1e12,
         "compile_seconds": compiled,
     }
 
 
-def bench_fit(config: RunConfig) -> dict[str, Any]:
-    """Microseconds for one gradient step, task and world posterior together in the proportion of an iteration."""
+def _paths(config: RunConfig) -> list[tuple[str, str]]:
+    """Which ways of planning there are here, and the setting that chooses each."""
+    agent = build(config)[1]
+    if not hasattr(agent, "imagination"):
+        raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
+    ways = [("plain", "off"), ("backward", "off")]
+    return ways if agent.imagination.why_plain else [("fused", "auto"), *ways]
+
+
+def _changed(config: RunConfig, fused: str) -> RunConfig:
+    agent: Any = config.agent
+    planner = agent.planner.model_copy(update={"fused": fused})
+    return config.model_copy(update={"agent": agent.model_copy(update={"planner": planner})})
+
+
+def _size(agent: Any) -> tuple[int, ...]:
+    planner = agent.settings.planner
+    return (planner.candidates, planner.particles, planner.horizon, planner.rounds)
+
+
+def _operations(agent: Any, models: int) -> float:
+    """Floating-point operations of one plan's matrix products, by their true sizes, without padding."""
+    spec, shape = agent.spec, agent.settings.network
+    sizes = (spec.obs_dim + len(spec.low), *shape.hidden, 2 * (1 + spec.obs_dim))
+    return 2.0 * math.prod(_size(agent)) * sum(map(math.prod, pairwise(sizes))) * models
+
+
+def _ceiling() -> dict[str, Any]:
+    """What one large matrix product of this machine reaches: bfloat16 on a GPU, float32 on a CPU."""
+    import jax
+    import jax.numpy as jnp
+
+    gpu = jax.default_backend() == "gpu"
+    side, kind = (8192, jnp.bfloat16) if gpu else (1024, jnp.float32)
+    matrix = jax.random.normal(jax.random.key(0), (side, side)).astype(kind)
+    product = jax.jit(lambda x: x @ x)
+    _, each = _timed(lambda _: product(matrix).block_until_ready())
+    return {"path": "matrix product", "side": side, "ms": each * 1e3, "tflops": 2.0 * side**3 / each / 1e12}
+
+
+def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
+    """Microseconds for one gradient step, of the task and of the world posterior, each in one compiled scan."""
     agent, state, keys, rows = _ready(config)
     learner = agent.settings.learner
-
-    def learn(number: int) -> None:
-        nonlocal state
-        state, _ = agent.learn([key.fold(number) for key in keys], state._replace(iteration=1), rows)
-        state = state._replace(replay=state.replay._replace(filled=state.replay.filled * 0))
-
-    compiled, each = _timed(learn, repeats=3)
-    steps = learner.task_steps + learner.world_steps
-    return {
-        "steps": steps,
-        "rows": [learner.task_rows, learner.world_tasks * learner.world_rows],
-        "hidden": list(agent.settings.network.hidden),
-        "lanes": len(keys),
-        "us_per_step": each / steps * 1e6,
-        "us_per_step_and_lane": each / steps * 1e6 / len(keys),
-        "compile_seconds": compiled,
+    state, _ = agent.learn(keys, state, rows)
+    data = np.stack([key.words(2) for key in keys])
+    programs: dict[str, tuple[Callable[[], Any], int, int]] = {
+        "task": (
+            lambda: agent._fit_task(data, state.task, state.prior, state.units, state.replay, np.int32(0)),
+            learner.task_steps,
+            learner.task_rows,
+        ),
+        "world": (
+            lambda: agent._fit_world(data, state.world, state.units, state.replay, np.int32(1)),
+            learner.world_steps,
+            learner.world_tasks * learner.world_rows,
+        ),
     }
+    facts = []
+    for name, (program, steps, size) in programs.items():
+        compiled, each = _timed(lambda _, program=program: _wait(program()), repeats=5)
+        facts.append(
+            {
+                "posterior": name,
+                "steps": steps,
+                "rows": size,
+                "hidden": list(agent.settings.network.hidden),
+                "lanes": len(keys),
+                "us_per_step": each / steps * 1e6,
+                "us_per_step_and_lane": each / steps * 1e6 / len(keys),
+                "compile_seconds": compiled,
+            }
+        )
+    return facts
 
 
-def bench_env(config: RunConfig) -> dict[str, Any]:
+def _wait(tree: Any) -> None:
+    import jax
+
+    jax.block_until_ready(tree)
+
+
+def bench_run(config: RunConfig, iterations: int) -> list[dict[str, Any]]:
+    """Seconds an iteration of the whole loop takes, where they go, and what a whole run would take at that pace.
+
+    It is the loop itself, with records and checkpoints, in a folder of its own. The first iterations compile and
+    explore at random; they are not counted.
+    """
+    family, agent = build(config)
+    clock: Any = Clock(together(agent))
+    skipped = min(agent.start + 2, config.iterations - 1)
+    marks: list[dict[str, float]] = []
+
+    def stop() -> str:
+        marks.append({"all": time.perf_counter(), **clock.spent})
+        return "enough" if len(marks) > skipped + iterations else ""
+
+    with TemporaryDirectory() as place:
+        folder = RunFolder.create(Path(place) / "run", config, "posterity bench run")
+        try:
+            lifelong(config, folder, Quiet(), stop, (family, agent, clock))
+        finally:
+            folder.close()
+    first, last = marks[min(skipped, len(marks) - 2)], marks[-1]
+    count = len(marks) - 1 - min(skipped, len(marks) - 2)
+    each = {name: (last[name] - first[name]) / count for name in last}
+    whole = each["all"] * config.tasks * config.iterations
+    return [
+        {
+            "lanes": config.seeds,
+            "tasks": config.tasks,
+            "iterations": config.iterations,
+            "steps": config.steps,
+            "measured_iterations": count,
+            "seconds_per_iteration": each["all"],
+            "planning": each["act"],
+            "learning": each["learn"],
+            "simulation_and_the_rest": each["all"] - each["act"] - each["learn"],
+            "whole_run_minutes": whole / 60.0,
+            "whole_run_hours": whole / 3600.0,
+            **agent.engine,
+        }
+    ]
+
+
+class Clock:
+    """Learners, and how long they took to act and to learn."""
+
+    def __init__(self, learners: Learners) -> None:
+        self.learners = learners
+        self.spent = {"act": 0.0, "learn": 0.0}
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the learners'."""
+        return getattr(self.learners, name)
+
+    def act(self, *args: Any) -> Any:
+        """Timed. The actions are on the host when it returns, so nothing is left to wait for."""
+        return self._time("act", self.learners.act, args)
+
+    def learn(self, *args: Any) -> Any:
+        """Timed. Its numbers are on the host when it returns."""
+        return self._time("learn", self.learners.learn, args)
+
+    def _time(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        began = time.perf_counter()
+        result = function(*args)
+        self.spent[name] += time.perf_counter() - began
+        return result
+
+
+def bench_env(config: RunConfig) -> list[dict[str, Any]]:
     """Environment steps a second of one environment, under random actions."""
     family, _ = build(config)
     env = family.make(family.tasks(Key.of(config.seed).fold("stream"), 1)[0])
@@ -76,7 +223,7 @@ def bench_env(config: RunConfig) -> dict[str, Any]:
         _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             env.reset()
-    return {"steps_per_second": len(actions) / (time.perf_counter() - began)}
+    return [{"steps_per_second": len(actions) / (time.perf_counter() - began)}]
 
 
 def _ready(config: RunConfig) -> tuple[Any, Any, list[Key], list[Transition]]:

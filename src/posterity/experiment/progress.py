@@ -22,6 +22,10 @@ class Progress(Protocol):
         """The run begins, or goes on, at `position`."""
         ...
 
+    def note(self, text: str) -> None:
+        """Something to say once."""
+        ...
+
     def advance(self, task: int, iteration: int, mean_return: float) -> None:
         """One iteration of all lanes is done."""
         ...
@@ -35,6 +39,9 @@ class Quiet:
     """Shows nothing."""
 
     def start(self, config: RunConfig, position: Position) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
         """Nothing."""
 
     def advance(self, task: int, iteration: int, mean_return: float) -> None:
@@ -72,6 +79,10 @@ class Live:
         )
         self.bar.start()
 
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        self.bar.console.print(text, highlight=False, soft_wrap=True)
+
     def advance(self, task: int, iteration: int, mean_return: float) -> None:
         """Moves the bar."""
         assert self.config is not None
@@ -99,6 +110,10 @@ class Plain:
         self.began = self.told = time.monotonic()
         self.total = config.tasks * config.iterations
         self.first = self.done = position.task * config.iterations + position.iteration
+
+    def note(self, text: str) -> None:
+        """Prints it."""
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def advance(self, task: int, iteration: int, mean_return: float) -> None:
         """Prints if it has been quiet for a while, and at the end."""

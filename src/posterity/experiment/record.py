@@ -125,6 +125,11 @@ class RunFolder:
         place = position._replace(records=self._file.tell(), config=self._digest)
         checkpoint.save(self.checkpoint, state, place)
 
+    def describe(self, facts: Mapping[str, str]) -> None:
+        """Adds to what is on record of this session."""
+        *earlier, last = read_sessions(self.path)
+        self._write("versions.json", json.dumps({"sessions": [*earlier, {**last, **facts}]}, indent=1) + "\n")
+
     def kept(self, task: int, moment: Moment) -> Path:
         """Where what an agent kept at a moment of a task lies."""
         return self.path / "checkpoints" / f"task-{task:04d}-{moment}.safetensors"

@@ -48,17 +48,27 @@ def together(agent: Any) -> Learners:
     return agent if getattr(agent, "together", False) else EachLane(agent)
 
 
+def _built(config: RunConfig) -> tuple[Family, Any, Learners]:
+    family, agent = build(config)
+    return family, agent, together(agent)
+
+
 def check(config: RunConfig) -> None:
     """Refuses what cannot be run, before anything is written."""
     Probe(config, *build(config))
 
 
-def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_stop: Callable[[], str]) -> Outcome:
+def lifelong(
+    config: RunConfig,
+    folder: RunFolder,
+    progress: Progress,
+    should_stop: Callable[[], str],
+    built: tuple[Family, Any, Learners] | None = None,
+) -> Outcome:
     """Runs, or goes on with, the run in `folder` until it is done or `should_stop` gives a reason."""
-    family, agent = build(config)
+    family, agent, learners = built or _built(config)
     seeds = range(config.seed, config.seed + config.seeds)
     keys = [Key.of(seed) for seed in seeds]
-    learners = together(agent)
     probe = Probe(config, family, agent)
     streams = [family.tasks(key.fold("stream"), config.tasks) for key in keys]
     state = learners.init([key.fold("init") for key in keys])
@@ -68,13 +78,16 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
     else:
         folder.save(state, position)  # from now on there is something to go on from
 
-    def keep(task: int, moment: Moment) -> None:
-        if config.keep:
+    moments: dict[int, Moment] = {learners.start: "start", config.iterations: "end"}  # iterations done
+
+    def keep(task: int, moment: Moment | None) -> None:
+        if config.keep and moment is not None:
             folder.keep(task, moment, learners.keep([key.fold("task", task, "keep", moment) for key in keys], state))
 
     began, saved = time.monotonic() - position.wall, time.monotonic()
 
     progress.start(config, position)
+    _describe(agent, folder, progress)
     while position.task < config.tasks:
         task = position.task
         tasks = [stream[task] for stream in streams]
@@ -89,10 +102,7 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
             now = [key.fold("task", task, "iteration", iteration) for key in keys]
             state, met = collect(learners, now, state, envs, config.steps)
             state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
-            if iteration + 1 == learners.start:
-                keep(task, "start")
-            if iteration + 1 == config.iterations:
-                keep(task, "end")
+            keep(task, moments.get(iteration + 1))
             position = position.after(config.iterations, wall=time.monotonic() - began)
             for lane, seed in enumerate(seeds):
                 place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
@@ -110,6 +120,14 @@ def lifelong(config: RunConfig, folder: RunFolder, progress: Progress, should_st
             env.close()
     folder.save(state, position._replace(finished=True))
     return Outcome(folder.path, True, "")
+
+
+def _describe(agent: Any, folder: RunFolder, progress: Progress) -> None:
+    """What an agent tells of what it runs on goes on record and is said once."""
+    engine: dict[str, str] = getattr(agent, "engine", {})
+    if engine:
+        folder.describe(engine)
+        progress.note(f"On {engine['device']}; planner: {engine['planner']}")
 
 
 def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:

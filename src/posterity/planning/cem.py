@@ -31,6 +31,10 @@ class PlannerSettings(Settings):
         "sample", "What an imagined step takes of the predicted Gaussian: sample or mean."
     )
     redraw: bool = setting(False, "Draw new networks at every imagined step (nearer to the released code).")
+    fused: Literal["auto", "on", "off"] = setting(
+        "auto", "Imagine in one GPU kernel: auto (on NVIDIA GPUs), on (without a GPU: interpreted, slowly) or off."
+    )
+    products: Literal["bf16", "tf32", "f32"] = setting("bf16", "Precision of that kernel's products; sums are f32.")
 
     @model_validator(mode="after")
     def _enough(self) -> PlannerSettings:

@@ -47,7 +47,7 @@ SHARED_MEMORY = 200 * 1024  # bytes for the weights: a Hopper block has 227 KB, 
 
 
 def supported(
-    networks: Sequence[tuple[jax.Array, jax.Array]],
+    networks: Sequence[tuple[Any, Any]],
     obs_dim: int,
     action_dim: int,
     activation: str,
@@ -113,8 +113,9 @@ def ready(
         block: candidates in a program; a power of two, 16 or more.
         warps: in a program.
         stages: of software pipelining.
-        extras: switches for benchmarks. `asm`: exp2 and log2 as single instructions; `reload`: weights are read in
-            every step; `no-noise`, `no-activation`, `no-variance`: that part is left out, and the answer is wrong.
+        extras: switches for benchmarks. `no-asm`: exp2 and log2 as library calls, not as single instructions;
+            `reload`: weights are read in every step; `no-noise`, `no-activation`, `no-variance`: that part is left
+            out, and the answer is wrong.
         interpret: run without a GPU, slowly.
 
     The key words are 32 bits each, as `jax.random.key_data` gives. `vmap` over lanes adds a dimension to the grid.
@@ -125,6 +126,7 @@ def ready(
     layers = _layers(networks, units, obs_dim, action_dim, GAINS[activation], log_variance_high)
     layers = jax.tree.map(lambda tile: tile.astype(dtype) if tile.ndim == 3 else tile, layers)
     columns = _columns(units, obs, alive, action_dim, log_variance_low, log_variance_high)
+    asm = not interpret and "no-asm" not in extras
     kernel = partial(
         _rollout,
         activation=activation,
@@ -134,6 +136,7 @@ def ready(
         reward_column=obs_dim + action_dim,
         precision=lax.Precision.HIGHEST if precision == "f32" else lax.Precision.DEFAULT,
         extras=extras,
+        asm=asm,
     )
 
     def returns(key_words: jax.Array, candidates: jax.Array) -> jax.Array:
@@ -286,10 +289,11 @@ def _rollout(
     rows: int,
     precision: lax.Precision,
     extras: tuple[str, ...],
+    asm: bool,
 ) -> None:
     """One particle and one block of candidates through all steps."""
     horizon, block, width = actions_ref.shape
-    activate = (lambda x: x) if "no-activation" in extras else _activation(activation, "asm" in extras)
+    activate = (lambda x: x) if "no-activation" in extras else _activation(activation, asm)
     shape = (block, width)
     column = lax.broadcasted_iota(jnp.int32, shape, 1)
     row = lax.broadcasted_iota(jnp.int32, shape, 0) + pl.program_id(1) * block
@@ -310,8 +314,8 @@ def _rollout(
             variance = slope
             if "no-variance" not in extras:
                 [power] = _affine(inputs, raw, precision)
-                variance = floor + slope / (1.0 + _exp2(power, "asm" in extras))
-            change += _noise(variance, counter + step * (rows * width), seeds, "asm" in extras)
+                variance = floor + slope / (1.0 + _exp2(power, asm))
+            change += _noise(variance, counter + step * (rows * width), seeds, asm)
         place = place + jnp.where(column < obs_dim, change, 0.0)
         total += jnp.where(_beside(going, shape) > 0.0, change, 0.0)
         if ends:

@@ -1,0 +1,18 @@
+from posterity.experiment.bench import bench_run
+from posterity.experiment.config import resolve
+
+AGENT = {
+    "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
+    "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+    "network": {"hidden": [8, 8]},
+}
+
+
+def test_the_forecast_of_a_run_is_its_iterations_at_the_measured_pace():
+    config = resolve("pendulum-gravity", "vblrl", "quick", {"tasks": 7, "iterations": 50, "steps": 10, "agent": AGENT})
+    [facts] = bench_run(config, 3)
+    assert facts["measured_iterations"] == 3
+    assert facts["whole_run_minutes"] * 60 == facts["seconds_per_iteration"] * 350
+    parts = facts["planning"] + facts["learning"] + facts["simulation_and_the_rest"]
+    assert abs(parts - facts["seconds_per_iteration"]) < 1e-9
+    assert min(facts["planning"], facts["learning"]) > 0
