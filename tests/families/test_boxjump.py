@@ -87,6 +87,7 @@ def test_only_an_action_above_the_threshold_jumps():
 def test_an_episode_ends_just_when_the_observation_leaves_the_box(changes: dict):
     """Termination is data: the planner's box and the rule of the world agree on every step of 300 random episodes."""
     family = BoxJump(BoxJumpSettings(**changes))
+    assert family.spec.alive is not None
     low, high = family.spec.alive
     hits = walls = 0
     for number, task in enumerate(family.tasks(Key.of(0), 100)):
@@ -95,7 +96,7 @@ def test_an_episode_ends_just_when_the_observation_leaves_the_box(changes: dict)
         for careful in (False, False, True):
             obs, _ = env.reset(seed=0)
             assert ((obs > low) & (obs < high)).all()
-            terminated = False
+            terminated, reward = False, 0.0
             while not terminated:
                 jump = (obs[0] == column) if careful else generator.random() < 0.1
                 obs, reward, terminated, truncated, _ = env.step(JUMP if jump else RIGHT)
