@@ -102,7 +102,7 @@ def test_an_episode_ends_just_when_the_observation_leaves_the_box(changes: dict)
                 obs, reward, terminated, truncated, _ = env.step(JUMP if jump else RIGHT)
                 assert terminated == (not ((obs > low) & (obs < high)).all())
                 assert not truncated
-            hits, walls = hits + (reward == -1), walls + (reward > family.settings.speed)
+            hits, walls = hits + (reward == -1), walls + (float(reward) > family.settings.speed)
     assert hits + walls == 300
     assert walls >= 100
     assert hits >= 100
