@@ -123,11 +123,13 @@ def test_positions_are_whole_uniform_and_of_a_stream_per_seed():
     assert family.tasks(Key.of(0), 9) != family.tasks(Key.of(1), 9)
 
 
-@pytest.mark.parametrize("position", range(15, 34))
-def test_strides_of_three_leave_one_or_two_columns(position: int):
-    """The world of the quick preset."""
-    family = BoxJump(BoxJumpSettings(speed=3))
-    assert len(family.clearing(at(position))) in (1, 2)
+@pytest.mark.parametrize(("width", "most"), [(9, 2), (5, 3)])
+def test_in_strides_of_three_every_position_can_still_be_cleared(width: int, most: int):
+    """The quick preset is such a world, with the narrower obstacle."""
+    family = BoxJump(BoxJumpSettings(speed=3, obstacle_width=width))
+    columns = [family.clearing(at(position)) for position in range(15, 34)]
+    assert {len(each) for each in columns} == set(range(1, most + 1))
+    assert {column for each in columns for column in each} == set(range(0, 19, 3))
 
 
 def test_a_picture_shows_agent_obstacle_wall_and_the_jump():

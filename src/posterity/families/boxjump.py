@@ -69,7 +69,7 @@ class BoxJump(Family):
         wide = np.full(4, np.inf)
         low, high = -wide, wide.copy()
         high[0] = (last + 0.5) * chosen.speed  # halfway to the next place, where an imagined step may err a little
-        low[2] = 0.2 * chosen.speed
+        low[2] = 0.2 * chosen.speed  # in the world vx is 0 or the speed; in imagination it falls as a hit gets likelier
         self.spec = Spec(obs_dim=4, low=np.array([-1.0]), high=np.array([1.0]), steps=chosen.steps, alive=(low, high))
 
     def tasks(self, key: Key, count: int) -> list[Task]:
