@@ -11,6 +11,7 @@ from posterity.errors import UserError, unknown
 from posterity.families.base import Family
 
 FAMILIES = {
+    "box-jump": "posterity.families.boxjump:BoxJump",
     "cheetah-gravity": "posterity.families.mujoco:CheetahGravity",
     "cheetah-bodyparts": "posterity.families.mujoco:CheetahBodyparts",
     "hopper-gravity": "posterity.families.mujoco:HopperGravity",
