@@ -114,7 +114,7 @@ def test_plan_and_fit_compile_once_per_run():
         state, _ = agent().act([key.fold(step) for key in KEYS], state, obs, first)
     state = agent().begin_task([key.fold(9) for key in KEYS], state)
     agent().act(KEYS, state, obs, first)
-    for program in (agent()._plan, agent()._fit_task, agent()._fit_world, agent()._add):
+    for program in (agent()._plan, agent()._fit[("task",)], agent()._fit[("world",)], agent()._add):
         assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -190,3 +190,18 @@ def test_start_is_the_first_iteration_that_the_tasks_own_posterior_acts_in():
     for minimum, iterations, start in ((12, 2, 2), (13, 0, 2), (36, 1, 3), (1, 0, 1)):
         settings = VblrlSettings.model_validate({**SMALL, "task_minimum": minimum, "world_iterations": iterations})
         assert Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12)).start == start
+
+
+def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other():
+    """To float tolerance: products of another shape round in another order."""
+    learner = {**SMALL["learner"], "together": "on"}
+    settings = VblrlSettings.model_validate({**SMALL, "learner": learner})
+    both = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    state = agent().begin_task(KEYS, agent().init(KEYS))
+    apart, told = agent().learn(KEYS, state, [rows(0), rows(1)])
+    fresh = both.begin_task(KEYS, both.init(KEYS))
+    joined, said = both.learn(KEYS, fresh, [rows(0), rows(1)])
+    for one, other in zip(jax.tree.leaves(apart), jax.tree.leaves(joined), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    assert told[0].keys() == said[0].keys()
+    assert both._fit[("task", "world")]._cache_size() == 1

@@ -40,7 +40,7 @@ def test_the_posterior_of_a_linear_regression_is_recovered():
     x = np.stack([np.tile([1.0, -1.0], 100), np.repeat([1.0, -1.0], 100)], axis=1)  # orthogonal, mean zero
     y = x @ np.array([[0.8, -0.4], [0.3, 0.6]]) + true_noise * np.random.default_rng(0).normal(size=(count, 2))
     settings = LearnerSettings(kl_weight=1.0 / count, samples=8)
-    learned = elbo.begin(posterior.init(jax.random.key(0), 1, 1, LINEAR, 0.1), 0.02)
+    learned = elbo.begin(posterior.init(jax.random.key(0), 1, 1, LINEAR, 0.1))
     prior = posterior.gaussian(learned.posterior, 1.0)
     batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
     for rate in (0.02, 0.002):
@@ -74,9 +74,9 @@ def test_spreads_tell_lack_of_data_from_noise():
 
         def draw(k: jax.Array, data: Batch = data, count: int = count) -> Batch:
             place = jax.random.randint(k, (128,), 0, count)
-            return Batch(*(column[place] for column in data))
+            return Batch(data.inputs[place], data.targets[place])
 
-        start = elbo.begin(posterior.init(jax.random.key(0), 1, 1, shape, 0.05), 3e-3)
+        start = elbo.begin(posterior.init(jax.random.key(0), 1, 1, shape, 0.05))
         prior = posterior.gaussian(start.posterior, 0.5)
         weighed = settings.model_copy(update={"kl_weight": 1.0 / count})
         learned, _ = jax.jit(

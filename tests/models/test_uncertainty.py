@@ -53,7 +53,7 @@ def test_the_world_posterior_of_many_tasks_spreads_like_their_hidden_parameter()
         place = jax.random.randint(key, (512,), 0, len(inputs))
         return Batch(jnp.asarray(inputs)[place], jnp.asarray(targets)[place])
 
-    start = elbo.begin(posterior.init(jax.random.key(0), 1, 1, shape, 0.02), 2e-3)
+    start = elbo.begin(posterior.init(jax.random.key(0), 1, 1, shape, 0.02))
     prior = posterior.gaussian(start.posterior, 0.5)
     world, _ = jax.jit(
         lambda begin: elbo.fit(jax.random.key(1), begin, prior, draw, 4000, 2e-3, shape, LearnerSettings(), 1.0)

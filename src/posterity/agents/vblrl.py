@@ -39,7 +39,7 @@ from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
 from posterity.errors import UserError
 from posterity.models import elbo, normaliser, posterior, uncertainty
 from posterity.models.confidence import BackwardSettings
-from posterity.models.elbo import Batch, LearnerSettings, Learning
+from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
 from posterity.models.network import NetworkSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -50,6 +50,8 @@ from posterity.settings import Settings, setting
 from posterity.types import Budget, Key, Spec, Transition
 
 PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
+Who = Literal["task", "world"]
+Group = tuple[Who, ...]  # posteriors that are fitted in one program
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
 
 
@@ -126,8 +128,8 @@ class Vblrl:
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(self._measure_one)
         self._check = self._program(self._check_one)
-        self._fit_task = self._program(self._fit_task_one, in_axes=(0, 0, 0, 0, 0, None))
-        self._fit_world = self._program(self._fit_world_one, in_axes=(0, 0, 0, 0, None))
+        groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
+        self._fit = {who: self._program(partial(self._fit_one, who), in_axes=(0, 0, 0, 0, 0, None)) for who in groups}
 
     def _program(self, one: Callable[..., Any], in_axes: Any = 0) -> Any:
         """What is written for one lane, compiled for all."""
@@ -169,10 +171,8 @@ class Vblrl:
 
     def begin_task(self, keys: list[Key], state: VblrlState) -> VblrlState:
         """The world posterior becomes the task's, and its prior."""
-        if self.mode == "single-task":
-            task = self._fresh(_data(keys))
-        else:
-            task = jax.vmap(partial(elbo.begin, rate=self.settings.learner.task_rate))(state.world.posterior)
+        single = self.mode == "single-task"
+        task = self._fresh(_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
         inherited = self.mode == "vblrl" and self.settings.task_prior == "world"
         prior = task.posterior if inherited else self._fixed_prior(task.posterior)
         return state._replace(task=task, prior=prior, number=state.number + 1, iteration=0)
@@ -206,17 +206,21 @@ class Vblrl:
         if state.number == 0 and state.iteration < settings.normaliser_iterations:
             units, scale = self._measure(units, replay)
         collected = (state.iteration + 1) * new.reward.shape[1]
-        task, world = state.task, state.world
+        due: list[Who] = []
         if self.mode != "hip-mdp" and collected >= settings.task_minimum:
-            task, loss = self._fit_task(data, task, state.prior, units, replay, np.int32(state.number))
-            facts |= {f"task_{name}": value for name, value in loss._asdict().items()}
+            due.append("task")
         if self.mode != "single-task":
-            world, loss = self._fit_world(data, world, units, replay, np.int32(state.number + 1))
-            facts |= {f"world_{name}": value for name, value in loss._asdict().items()}
+            due.append("world")
+        learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
+        for who in self._groups(due):
+            fitted = self._fit[who](data, learned, state.prior, units, replay, np.int32(state.number))
+            for name, (learning, loss) in zip(who, fitted, strict=True):
+                learned[name] = learning
+                facts |= {f"{name}_{part}": value for part, value in loss._asdict().items()}
         told = checks.infos(facts, len(keys), state.number, state.iteration)
         state = state._replace(
-            world=world,
-            task=task,
+            world=learned["world"],
+            task=learned["task"],
             units=units,
             scale=scale,
             replay=replay,
@@ -270,6 +274,14 @@ class Vblrl:
             planned = np.where(np.asarray(player.random)[:, None], self._random_actions(keys), planned)
         return player._replace(plan=plan, chosen=chosen), list(planned)
 
+    def _groups(self, due: list[Who]) -> list[Group]:
+        """Which posteriors are fitted in one program: on a GPU both, which takes little longer than one."""
+        learner = self.settings.learner
+        wanted = learner.together == "on" or (learner.together == "auto" and jax.default_backend() == "gpu")
+        if wanted and len(due) > 1 and learner.task_steps == learner.world_steps:
+            return [tuple(due)]
+        return [(name,) for name in due]
+
     # Who acts ----------------------------------------------------------------------------------------------------
 
     def _random(self, state: VblrlState) -> bool:
@@ -302,7 +314,7 @@ class Vblrl:
         key, settings = jax.random.wrap_key_data(data), self.settings
         dims = (self.spec.obs_dim, self.low.shape[0])
         q = posterior.init(key, *dims, settings.network, settings.learner.initial_scale)
-        return elbo.begin(q, settings.learner.world_rate)
+        return elbo.begin(q)
 
     def _fixed_prior(self, q: Posterior) -> Posterior:
         return posterior.gaussian(q, self.settings.learner.prior_scale)
@@ -360,31 +372,35 @@ class Vblrl:
         units = measured if self.settings.normalise else units
         return units, measured.target_scale / units.target_scale
 
-    def _fit_task_one(
-        self, data: jax.Array, task: Learning, prior: Posterior, units: Normaliser, replay: Replay, number: jax.Array
-    ) -> tuple[Learning, elbo.Loss]:
-        settings = self.settings.learner
-        key = jax.random.fold_in(jax.random.wrap_key_data(data), 0)
-        noise = settings.posterior_noise * self.settings.task_noise
+    def _fit_one(
+        self,
+        who: Group,
+        data: jax.Array,
+        learned: dict[Who, Learning],
+        prior: Posterior,
+        units: Normaliser,
+        replay: Replay,
+        number: jax.Array,
+    ) -> list[tuple[Learning, elbo.Loss]]:
+        """The task's posterior on its own transitions, the world's on those of all tasks so far, or both at once."""
+        settings, key = self.settings.learner, jax.random.wrap_key_data(data)
 
-        def draw(k: jax.Array) -> Batch:
+        def task_batch(k: jax.Array) -> Batch:
             return self._batch(units, memory.sample_task(k, replay, number, settings.task_rows))
 
-        shape = self.settings.network
-        return elbo.fit(key, task, prior, draw, settings.task_steps, settings.task_rate, shape, settings, noise)
+        def world_batch(k: jax.Array) -> Batch:
+            rows = memory.sample_world(k, replay, number + 1, settings.world_tasks, settings.world_rows)
+            return self._batch(units, rows)
 
-    def _fit_world_one(
-        self, data: jax.Array, world: Learning, units: Normaliser, replay: Replay, seen: jax.Array
-    ) -> tuple[Learning, elbo.Loss]:
-        settings = self.settings.learner
-        key = jax.random.fold_in(jax.random.wrap_key_data(data), 1)
-        prior = self._fixed_prior(world.posterior)
-
-        def draw(k: jax.Array) -> Batch:
-            return self._batch(units, memory.sample_world(k, replay, seen, settings.world_tasks, settings.world_rows))
-
-        shape, noise = self.settings.network, settings.posterior_noise
-        return elbo.fit(key, world, prior, draw, settings.world_steps, settings.world_rate, shape, settings, noise)
+        noise, fixed = settings.posterior_noise, self._fixed_prior(prior)
+        task_noise = noise * self.settings.task_noise
+        keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
+        fits = {
+            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise),
+            "world": Fit(keys["world"], learned["world"], fixed, world_batch, settings.world_rate, noise),
+        }
+        steps = settings.task_steps if "task" in who else settings.world_steps
+        return elbo.fit_all([fits[name] for name in who], steps, self.settings.network, settings)
 
     def _check_one(self, data: jax.Array, model: Model, units: Normaliser, rows: Transition) -> dict[str, jax.Array]:
         """How well the acting posterior foretold this iteration, which it has not learned from yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,31 +102,25 @@ def _ceiling() -> dict[str, Any]:
 
 
 def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
-    """Microseconds for one gradient step, of the task and of the world posterior, each in one compiled scan."""
+    """Microseconds for one gradient step of the task posterior, of the world posterior, and of both in one scan."""
     agent, state, keys, rows = _ready(config)
     learner = agent.settings.learner
     state, _ = agent.learn(keys, state, rows)
     data = np.stack([key.words(2) for key in keys])
-    programs: dict[str, tuple[Callable[[], Any], int, int]] = {
-        "task": (
-            lambda: agent._fit_task(data, state.task, state.prior, state.units, state.replay, np.int32(0)),
-            learner.task_steps,
-            learner.task_rows,
-        ),
-        "world": (
-            lambda: agent._fit_world(data, state.world, state.units, state.replay, np.int32(1)),
-            learner.world_steps,
-            learner.world_tasks * learner.world_rows,
-        ),
-    }
+    learned = {"task": state.task, "world": state.world}
+    groups = [("task",), ("world",), *([("task", "world")] if learner.task_steps == learner.world_steps else [])]
     facts = []
-    for name, (program, steps, size) in programs.items():
+    for who in groups:
+        program = partial(agent._fit[who], data, learned, state.prior, state.units, state.replay, np.int32(0))
         compiled, each = _timed(lambda _, program=program: _wait(program()), repeats=5)
+        steps = (learner.task_steps if "task" in who else learner.world_steps) * len(who)
         facts.append(
             {
-                "posterior": name,
+                "posterior": " and ".join(who),
                 "steps": steps,
-                "rows": size,
+                "rows": [
+                    {"task": learner.task_rows, "world": learner.world_tasks * learner.world_rows}[n] for n in who
+                ],
                 "hidden": list(agent.settings.network.hidden),
                 "lanes": len(keys),
                 "us_per_step": each / steps * 1e6,

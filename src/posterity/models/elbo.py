@@ -12,8 +12,8 @@ authors' code; a true bound would weigh it by one over the number of transitions
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,9 @@ class LearnerSettings(Settings):
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
+    together: Literal["auto", "on", "off"] = setting(
+        "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
+    )
     samples: int = setting(1, "Monte Carlo samples of the expectation (released code: 1).", ge=1)
     reparameterisation: Literal["local", "weights"] = setting("local", "Noise on layer outputs or on weights.")
     initial_scale: float = setting(0.02, "Standard deviation of every weight before learning.", gt=0)
@@ -51,6 +54,13 @@ class Batch(NamedTuple):
 
     inputs: jax.Array  # [B, O + A]
     targets: jax.Array  # [B, 1 + O]
+    counts: jax.Array | None = None  # [B] 1 for a row that counts, 0 for one that only fills up; None: all count
+
+    def filled(self, size: int) -> Batch:
+        """The same rows and as many as `size` asks for that do not count."""
+        rows = self.inputs.shape[0]
+        more = ((0, size - rows), (0, 0))
+        return Batch(jnp.pad(self.inputs, more), jnp.pad(self.targets, more), jnp.pad(jnp.ones(rows), (0, size - rows)))
 
 
 def log_likelihood(prediction: Prediction, targets: jax.Array, reward_weight: float) -> jax.Array:
@@ -61,7 +71,7 @@ def log_likelihood(prediction: Prediction, targets: jax.Array, reward_weight: fl
 
 
 def local_forward(
-    key: jax.Array, q: Posterior, inputs: jax.Array, settings: NetworkSettings, noise: float
+    key: jax.Array, q: Posterior, inputs: jax.Array, settings: NetworkSettings, noise: float | jax.Array
 ) -> Prediction:
     """A prediction with layer outputs drawn: mean x W + b, variance x^2 W_var + b_var, for every row by itself."""
     activation = ACTIVATIONS[settings.activation]
@@ -90,7 +100,7 @@ def loss(
     batch: Batch,
     shape: NetworkSettings,
     settings: LearnerSettings,
-    noise: float,
+    noise: float | jax.Array,
 ) -> tuple[jax.Array, Loss]:
     """Negative ELBO of one batch. A `noise` of 0 is a plain network, fitted by likelihood alone."""
 
@@ -99,10 +109,13 @@ def loss(
             prediction = local_forward(k, q, batch.inputs, shape, noise)
         else:
             prediction = network.forward(posterior.sample(k, q, noise), batch.inputs, shape)
-        return log_likelihood(prediction, batch.targets, settings.reward_weight).mean()
+        density = log_likelihood(prediction, batch.targets, settings.reward_weight)
+        if batch.counts is None:
+            return density.mean()
+        return (density * batch.counts).sum() / batch.counts.sum()
 
     fitted = jax.vmap(draw)(jax.random.split(key, settings.samples)).mean()
-    divergence = posterior.kl(q, prior) if noise > 0 else jnp.float32(0.0)
+    divergence = jnp.where(noise > 0, posterior.kl(q, prior), 0.0)
     total = settings.kl_weight * divergence - fitted
     return total, Loss(total, fitted, divergence)
 
@@ -112,6 +125,54 @@ class Learning(NamedTuple):
 
     posterior: Posterior
     optimiser: optax.OptState
+
+
+class Fit(NamedTuple):
+    """One posterior to be learned, and from what."""
+
+    key: jax.Array
+    start: Learning
+    prior: Posterior
+    draw_batch: Callable[[jax.Array], Batch]
+    rate: float
+    noise: float
+
+
+def fit_all(
+    fits: Sequence[Fit], steps: int, shape: NetworkSettings, settings: LearnerSettings
+) -> list[tuple[Learning, Loss]]:
+    """`steps` Adam steps of several posteriors in one scan, each on batches of its own.
+
+    They know nothing of each other: it is as if they were learned one after the other, only that a GPU, which waits
+    for small products more than it works on them, does it in little more than the time of one. Smaller batches are
+    filled up with rows that do not count. The losses are means over the last tenth of the steps.
+    """
+    adam = optax.scale_by_adam()
+    rates, noises = jnp.array([fit.rate for fit in fits]), jnp.array([fit.noise for fit in fits])
+    prior = _stack([fit.prior for fit in fits])
+
+    def one(
+        key: jax.Array, learning: Learning, towards: Posterior, batch: Batch, rate: jax.Array, noise: jax.Array
+    ) -> tuple[Learning, Loss]:
+        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise), has_aux=True)
+        gradient, parts = gradient_of(learning.posterior)
+        change, optimiser = adam.update(gradient, learning.optimiser)
+        moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
+        return Learning(moved, optimiser), parts
+
+    def step(learning: Learning, keys: jax.Array) -> tuple[Learning, Loss]:
+        pairs = [jax.random.split(key) for key in keys]
+        batches = [fit.draw_batch(pair[0]) for fit, pair in zip(fits, pairs, strict=True)]
+        size = max(batch.inputs.shape[0] for batch in batches)
+        if any(batch.inputs.shape[0] < size for batch in batches):
+            batches = [batch.filled(size) for batch in batches]
+        return jax.vmap(one)(jnp.stack([pair[1] for pair in pairs]), learning, prior, _stack(batches), rates, noises)
+
+    keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
+    learned, parts = jax.lax.scan(step, _stack([fit.start for fit in fits]), keys)
+    tail = max(1, steps // 10)
+    means = jax.tree.map(lambda leaf: leaf[-tail:].mean(axis=0), parts)
+    return [jax.tree.map(lambda leaf, m=m: leaf[m], (learned, means)) for m in range(len(fits))]
 
 
 def fit(
@@ -125,24 +186,14 @@ def fit(
     settings: LearnerSettings,
     noise: float,
 ) -> tuple[Learning, Loss]:
-    """`steps` Adam steps, each on a batch of its own. The loss returned is the mean over the last tenth."""
-    adam = optax.adam(rate)
-
-    def step(learning: Learning, k: jax.Array) -> tuple[Learning, Loss]:
-        batch_key, noise_key = jax.random.split(k)
-        gradient_of = jax.grad(
-            lambda q: loss(noise_key, q, prior, draw_batch(batch_key), shape, settings, noise), has_aux=True
-        )
-        gradient, parts = gradient_of(learning.posterior)
-        change, optimiser = adam.update(gradient, learning.optimiser)
-        moved: Posterior = optax.apply_updates(learning.posterior, change)  # pyright: ignore[reportAssignmentType, reportArgumentType]
-        return Learning(moved, optimiser), parts
-
-    learned, parts = jax.lax.scan(step, start, jax.random.split(key, steps))
-    tail = max(1, steps // 10)
-    return learned, jax.tree.map(lambda leaf: leaf[-tail:].mean(), parts)
+    """One posterior by itself."""
+    return fit_all([Fit(key, start, prior, draw_batch, rate, noise)], steps, shape, settings)[0]
 
 
-def begin(q: Posterior, rate: float) -> Learning:
+def begin(q: Posterior) -> Learning:
     """A posterior with a fresh optimiser."""
-    return Learning(q, optax.adam(rate).init(q))  # pyright: ignore[reportArgumentType]
+    return Learning(q, optax.scale_by_adam().init(q))  # pyright: ignore[reportArgumentType]
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
