@@ -140,6 +140,10 @@ class Vblrl:
 
         return jax.jit(lanes)
 
+    def _fits(self, *groups: Group) -> dict[Group, Any]:
+        axes = (0, 0, 0, 0, 0, None)
+        return {who: self._program(partial(self._fit_one, who), in_axes=axes) for who in groups}
+
     @property
     def engine(self) -> dict[str, str]:
         """On what the numbers are worked out, for the record."""
