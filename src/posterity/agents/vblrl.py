@@ -128,8 +128,7 @@ class Vblrl:
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(self._measure_one)
         self._check = self._program(self._check_one)
-        groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
-        self._fit = {who: self._program(partial(self._fit_one, who), in_axes=(0, 0, 0, 0, 0, None)) for who in groups}
+        self._fit = self._fits(("task",), ("world",), ("task", "world"))
 
     def _program(self, one: Callable[..., Any], in_axes: Any = 0) -> Any:
         """What is written for one lane, compiled for all."""
