@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from posterity.cli import COMMANDS, main
+from posterity.commands.arguments import terminal
+from posterity.commands.running import swing
 
 
 @pytest.fixture
@@ -53,6 +55,11 @@ def written(folder: Path) -> list[str]:
         ("run pendulum-gravity --env.low 3", "low is 3, above high, 1.5"),
         ("run posterity.families.base:Family", "is not a posterity.families.base.Family"),
         ("demo --tasks 0", "Setting 'tasks'"),
+        ("demo --pendulums -1", "pendulums is -1"),
+        ("evaluate nowhere", "nowhere holds no run"),
+        ("evaluate nowhere --scores strat", "Unknown score 'strat'. Did you mean 'start'?"),
+        ("evaluate nowhere --backward world", "Unknown strategy 'world'. Did you mean 'world-only'?"),
+        ("bench run --lanes 0", "lanes and iterations are 1 or more"),
         ("families --show item-search --seed -1", "seed -1"),
         ("run nowhere.to_be:Found", "Cannot load family 'nowhere.to_be:Found'"),
         ("run json:JSONDecoder", "is not a posterity.families.base.Family"),
@@ -123,12 +130,25 @@ def test_resuming_a_finished_run_changes_nothing(here: Path, capfd):
 
 
 def test_the_demo_ends_with_a_table_a_figure_and_the_path_to_them(here: Path, capfd):
-    assert main(["demo", "--tasks", "3", "--seeds", "2"]) == 0
+    assert main(["demo", "--tasks", "3", "--seeds", "2", "--pendulums", "0"]) == 0
     out = capfd.readouterr().out
     assert "find the" in out
     assert "Mean return per episode" in out
     figure = out.splitlines()[-1]
     assert (here / figure).exists()
+
+
+def test_the_pendulums_of_the_demo_tell_how_each_began(here: Path, capfd):
+    agent = {
+        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
+        "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+        "network": {"hidden": [8, 8]},
+    }
+    swing({"tasks": 2, "iterations": 2, "steps": 10, "agent": agent}, here / "demo", "test", terminal())
+    out = capfd.readouterr().out
+    assert "pendulum 1: first episode" in out
+    assert "pendulum 2: first episode" in out
+    assert (here / out.splitlines()[-1]).exists()
 
 
 def test_the_coin_table_as_json(here: Path, capfd):

@@ -93,30 +93,52 @@ def resume(args: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class DemoArgs:
-    """A tour: item search learned with and without transfer, ending in a report."""
+    """A tour: item search learned with and without transfer, then a pendulum under changing gravity; with reports."""
 
     out: Path | None = None
-    """Folder for the runs and the report; default: the next free runs/demo-NNN."""
+    """Folder for the runs and the reports; default: the next free runs/demo-NNN."""
     tasks: int = 100
     """Houses to search."""
     seeds: int = 3
-    """Independent learners per method."""
+    """Independent learners per method, in the houses."""
+    pendulums: int = 3
+    """Pendulums to swing up, each under another gravity; 0 leaves this part out."""
 
 
 def demo(args: Sequence[str]) -> int:
-    """Two methods on the same houses, then the report."""
+    """Two methods on the same houses, then VBLRL on a few pendulums, each with its report."""
     asked: DemoArgs = parse(DemoArgs, args, "demo")
     console = terminal()
     out = asked.out or next_folder("demo")
-    changes = {"tasks": asked.tasks, "seeds": asked.seeds}
-    resolve("item-search", "blrl", "quick", changes)  # refuses bad numbers before the tour begins
+    houses = {"tasks": asked.tasks, "seeds": asked.seeds}
+    swings = {"tasks": max(asked.pendulums, 1)}
+    resolve("item-search", "blrl", "quick", houses)  # refuses bad numbers before the tour begins
+    if asked.pendulums < 0:
+        raise UserError(f"pendulums is {asked.pendulums}; need 0 or more")
     console.print("A house of four rooms, and one kind of object to find. Where it lies is hidden.\n")
     draw_tasks("item-search", 0, 1, console)
     console.print("blrl takes what the houses before have taught as its prior; boss begins every house anew.")
-    paths = compare("item-search", ("blrl", "boss"), changes, out, typed("demo", args), console)
+    paths = compare("item-search", ("blrl", "boss"), houses, out, typed("demo", args), console)
     console.print()
     write_report(paths, out / "report", f"{min(11, asked.tasks)}-", 3, console)
+    if asked.pendulums:
+        swing(swings, out, typed("demo", args), console)
     return 0
+
+
+def swing(changes: Mapping[str, Any], out: Path, command: str, console: Console) -> None:
+    """VBLRL on pendulums under changing gravity, and how it began in each."""
+    console.print(
+        "\nA pendulum to swing up and hold; in each task another gravity, which nobody tells. Best is about -150."
+    )
+    [path] = compare("pendulum-gravity", ("vblrl",), changes, out, command, console)
+    from posterity.report.metrics import read_run
+
+    run = read_run(path)
+    for task, returns in enumerate(run.returns.mean(axis=0), 1):
+        how = "random play" if task == 1 else "planned with what the tasks before have taught"
+        console.print(f"pendulum {task}: first episode {returns[0]:.0f} ({how}), last {returns[-1]:.0f}")
+    write_report([path], path / "report", "1-", 3, console)
 
 
 def start(config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console) -> Outcome:
