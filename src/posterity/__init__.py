@@ -1,15 +1,15 @@
 """Lifelong reinforcement learning: what was learned of earlier tasks is the prior for the next one.
 
-`posterity.run`, `posterity.resume` and `posterity.read` are the library; see api.py. Importing this loads none of it.
+`posterity.run`, `resume`, `evaluate` and `read` are the library; see api.py. Importing this loads none of it.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posterity.api import read, resume, run
+    from posterity.api import evaluate, read, resume, run
 
 __version__ = "0.1.0"
-__all__ = ["read", "resume", "run"]
+__all__ = ["evaluate", "read", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The library in three functions: `run`, `resume`, `read`. The command line does the same and shows more.
+"""The library in four functions: `run`, `resume`, `evaluate`, `read`. The command line does the same and shows more.
 
 import posterity
 
@@ -11,11 +11,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from posterity.agents.base import SCORES, Score, Strategy
 from posterity.experiment.config import resolve
+from posterity.experiment.evaluate import Plan
+from posterity.experiment.evaluate import evaluate as play
 from posterity.experiment.progress import Quiet
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import check, guarded, lifelong
-from posterity.report.metrics import Run, read_run
+from posterity.report.metrics import Interval, Run, read_run
+from posterity.report.scores import intervals
 
 
 def run(family: str, *, out: str | Path, method: str | None = None, preset: str = "quick", **changes: Any) -> Run:
@@ -33,6 +37,14 @@ def resume(out: str | Path) -> Run:
     if not folder.position().finished:
         guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)
+
+
+def evaluate(
+    out: str | Path, *, scores: tuple[Score, ...] = SCORES, backward: Strategy = "confidence", episodes: int = 3
+) -> dict[str, Interval]:
+    """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval."""
+    play(Path(out), Plan(scores, backward, episodes), lambda *_: None)
+    return intervals(read_run(Path(out)))
 
 
 def read(out: str | Path) -> Run:

@@ -74,6 +74,12 @@ def test_going_back_after_every_task_is_over_the_tasks_before(run: Path):
     np.testing.assert_allclose(returns.returns[:, 0], last)
 
 
+def test_the_library_gives_each_score_with_its_interval(run: Path):
+    found = posterity.evaluate(run, scores=("train",), episodes=1)
+    assert found["train"].over == "seeds"
+    assert found["train"].low <= found["train"].mean <= found["train"].high
+
+
 def test_of_a_run_in_progress_only_finished_tasks_are_evaluated(tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", {"tasks": 3, "iterations": 2, "keep": True})
     folder = RunFolder.create(tmp_path / "run", config, "test")

@@ -70,6 +70,10 @@ def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_fo
         folder, config = RunFolder.reopen(tmp_path / "broken", "test")
     folder.close()
     assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    sessions = json.loads((tmp_path / "broken" / "versions.json").read_text())["sessions"]
+    assert all(session["planner"] == "plain (there is no NVIDIA GPU)" for session in sessions)
+    for file in (tmp_path / "whole" / "checkpoints").glob("task-*"):
+        assert (tmp_path / "broken" / "checkpoints" / file.name).read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("save_every", [0.0, 0.2])
