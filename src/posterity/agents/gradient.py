@@ -16,7 +16,6 @@ goes on with its value; the published code never cuts one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -167,9 +166,7 @@ class PolicyGradient:
         """Learning is between iterations."""
         return state
 
-    def learn(
-        self, keys: list[Key], state: GradientState, rows: list[Transition]
-    ) -> tuple[GradientState, list[Info]]:
+    def learn(self, keys: list[Key], state: GradientState, rows: list[Transition]) -> tuple[GradientState, list[Info]]:
         """One natural step, then the value network; after a task's last iteration, what is to be kept of it."""
         together = Transition(*map(np.stack, zip(*rows, strict=True)))
         steps = critic.course(together, self.spec.steps, self.settings.bootstrap)
@@ -179,7 +176,12 @@ class PolicyGradient:
             self._update(data, state.trained, state.value, state.policy, mask, terms, state.noise, steps)
         )
         after = state._replace(
-            trained=trained, policy=composed, value=value, noise=self._noise(keys), step=0, iteration=state.iteration + 1
+            trained=trained,
+            policy=composed,
+            value=value,
+            noise=self._noise(keys),
+            step=0,
+            iteration=state.iteration + 1,
         )
         infos = [_info(facts, lane, state) for lane in range(len(keys))]
         if self.remembers and after.iteration == self.budget.iterations:
@@ -241,7 +243,7 @@ class PolicyGradient:
             here = unravel(x)
             return gaussian.surrogate(self.compose(here), old, batch, self.layers) + self.prior(here, terms)
 
-        product = fisher_product(lambda x: self.compose(unravel(x)), flat, steps.obs, self.layers)
+        product = gaussian.fisher_product(lambda x: self.compose(unravel(x)), flat, steps.obs, self.layers)
         gradient = jax.grad(objective)(flat) * moves
         step = natural_step(
             gradient, lambda v: moves * product(moves * v), settings.step_size, settings.damping, settings.rounds
@@ -257,7 +259,13 @@ class PolicyGradient:
         }
         if self.remembers:
             facts["prior"] = self.prior(trained, terms)
-        return trained, new, critic.fit(jax.random.wrap_key_data(data), value, steps, target, settings.value), batch, facts
+        return (
+            trained,
+            new,
+            critic.fit(jax.random.wrap_key_data(data), value, steps, target, settings.value),
+            batch,
+            facts,
+        )
 
     def _curve_one(self, new: Policy, old: Policy, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Gradient [d] and Fisher matrix [d, d] of the shared part at the new policy, from the steps of the old one."""
@@ -267,7 +275,7 @@ class PolicyGradient:
 
         here = new.theta[: self.shared]
         gradient = jax.grad(lambda shared: gaussian.surrogate(at(shared), old, batch, self.layers))(here)
-        product = fisher_product(at, here, batch.obs, self.layers)
+        product = gaussian.fisher_product(at, here, batch.obs, self.layers)
         return gradient, jax.lax.map(product, jnp.eye(self.shared), batch_size=16)
 
     # Small things ------------------------------------------------------------------------------------------------
@@ -279,31 +287,6 @@ class PolicyGradient:
     def _legal(self, raw: FloatArray) -> list[np.ndarray]:
         """Actions in the environment's units, inside its range."""
         return list((self.centre + self.half * np.clip(raw, -1.0, 1.0)).astype(np.float32))
-
-
-def fisher_product(
-    policy_of: Callable[[jax.Array], Policy], at: jax.Array, obs: jax.Array, layers: gaussian.Shape
-) -> Callable[[jax.Array], jax.Array]:
-    """v -> F v, F the Hessian of mean KL(policy_of(at) || policy_of(x)) in x, at x = at."""
-
-    def outputs(x: jax.Array) -> Policy:
-        here = policy_of(x)
-        return Policy(gaussian.mean(here.theta, obs, layers), here.log_std)
-
-    now, push = jax.linearize(outputs, at)
-    pull = jax.linear_transpose(push, at)
-    return lambda v: pull(gaussian.metric(now, push(v), obs))[0]
-
-
-def hessian(gradient: FloatArray, fisher: FloatArray, size: float, least: float = 1e-3) -> FloatArray:
-    """[d, d] H of the model J(theta) ~ g . (theta - theta_t) + (theta - theta_t)' H (theta - theta_t) of a finished task.
-
-    H = -eta F / 2, with F's least eigenvalue lifted to `least` and eta = sqrt(2 g' F^-1 g / size), as published.
-    """
-    short = least - np.linalg.eigvalsh(fisher)[0]
-    lifted = fisher + max(short, 0.0) * np.eye(len(fisher))
-    eta = np.sqrt(2 * gradient @ np.linalg.solve(lifted, gradient) / size)
-    return -eta * lifted / 2
 
 
 def _info(facts: dict[str, Any], lane: int, state: GradientState) -> Info:

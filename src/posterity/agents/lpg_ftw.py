@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.agents.gradient import GradientSettings, GradientState, PolicyGradient, hessian
+from posterity.agents.gradient import GradientSettings, GradientState, PolicyGradient
+from posterity.models.natural import hessian
 from posterity.models.policy import Policy
 from posterity.settings import setting
 from posterity.types import FloatArray, Key

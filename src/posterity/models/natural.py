@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from posterity.types import FloatArray
 
 Product = Callable[[jax.Array], jax.Array]
 
@@ -36,3 +39,14 @@ def natural_step(gradient: jax.Array, product: Product, size: float, damping: fl
     """The change of parameters that climbs `gradient` by one step of normalised `size`."""
     x = conjugate_gradient(lambda v: product(v) + damping * v, gradient, iterations)
     return jnp.sqrt(jnp.abs(size / (gradient @ x + 1e-20))) * x
+
+
+def hessian(gradient: FloatArray, fisher: FloatArray, size: float, least: float = 1e-3) -> FloatArray:
+    """[d, d] H of the model that is kept of a finished task, J(theta) ~ g . (theta - theta_t) + |theta - theta_t|_H^2.
+
+    H = -eta F / 2, with F's least eigenvalue lifted to `least` and eta = sqrt(2 g' F^-1 g / size), as published.
+    """
+    short = least - np.linalg.eigvalsh(fisher)[0]
+    lifted = fisher + max(short, 0.0) * np.eye(len(fisher))
+    eta = np.sqrt(2 * gradient @ np.linalg.solve(lifted, gradient) / size)
+    return -eta * lifted / 2

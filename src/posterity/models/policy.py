@@ -2,15 +2,17 @@
 
     a ~ N(mean(s; theta), diag(exp(log_std))^2),        mean(s) = W s + b, or with hidden layers of tanh between
 
-`theta` is one flat vector: layer after layer, in each the weights [inputs, outputs] row by row, then the biases. What is
-stored about it (a gradient, a curvature, a column of a dictionary) is in this order and no other. Actions are in units
-in which the environment's range is -1 .. 1.
+`theta` is one flat vector: layer after layer, in each the weights [inputs, outputs] row by row, then the biases. What
+is stored about it (a gradient, a curvature, a column of a dictionary) is in this order and no other. Actions are in
+units in which the environment's range is -1 .. 1.
 
 The same `mean` runs in NumPy, to act without the cost of a compiled call, and in JAX, to learn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -38,7 +40,7 @@ class Batch(NamedTuple):
 def shape(obs_dim: int, hidden: tuple[int, ...], action_dim: int) -> Shape:
     """The layers of a policy."""
     sizes = (obs_dim, *hidden, action_dim)
-    return tuple(zip(sizes[:-1], sizes[1:], strict=True))
+    return tuple(pairwise(sizes))
 
 
 def size(layers: Shape) -> int:
@@ -86,7 +88,21 @@ def kl(old: Policy, new: Policy, obs: jax.Array, layers: Shape) -> jax.Array:
     return 0.5 * (far + ratio - 1 - 2 * (old.log_std - new.log_std)).sum(axis=-1).mean()
 
 
-def metric(now: Policy, tangent: Policy, obs: jax.Array) -> Policy:
+def fisher_product(
+    policy_of: Callable[[jax.Array], Policy], at: jax.Array, obs: jax.Array, layers: Shape
+) -> Callable[[jax.Array], jax.Array]:
+    """v -> F v, F the Hessian of mean KL(policy_of(at) || policy_of(x)) in x, at x = at."""
+
+    def outputs(x: jax.Array) -> Policy:
+        here = policy_of(x)
+        return Policy(mean(here.theta, obs, layers), here.log_std)
+
+    now, push = jax.linearize(outputs, at)
+    pull = jax.linear_transpose(push, at)
+    return lambda v: pull(_metric(now, push(v), obs))[0]
+
+
+def _metric(now: Policy, tangent: Policy, obs: jax.Array) -> Policy:
     """The Fisher matrix of (mean, log_std), per step, times a tangent whose `theta` is a change of means [B, A].
 
     It is diagonal: 1 / variance for a mean, 2 for a log deviation. Pulled back through the map from parameters to
