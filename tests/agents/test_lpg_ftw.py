@@ -73,7 +73,7 @@ def test_the_dictionary_is_where_the_sum_of_quadratic_models_is_highest():
     d, k = 3, 2
     tasks = [(draw.normal(size=k), draw.normal(size=d), draw.normal(size=d), -np.eye(d) * w) for w in (0.5, 1.0, 2.0)]
     parts = [quadratic(*task) for task in tasks]
-    found = best_dictionary(sum(p[0] for p in parts) / 3, sum(p[1] for p in parts) / 3, 1e-5, k)
+    found = best_dictionary(np.mean([p[0] for p in parts], axis=0), np.mean([p[1] for p in parts], axis=0), 1e-5, k)
 
     def models(dictionary: np.ndarray) -> float:
         off = [(dictionary @ code - theta, g, h) for code, theta, g, h in tasks]

@@ -59,7 +59,7 @@ class GradientState(NamedTuple):
     memory: Any  # of earlier tasks
     policy: Policy  # that acts: x composed
     value: Value
-    noise: FloatArray  # [L, steps, A] of the iteration that runs or comes next
+    noise: Any  # [L, steps, A] of the iteration that runs or comes next
     step: int  # of that iteration
     number: int  # of the present task
     iteration: int  # of the present task
@@ -280,13 +280,13 @@ class PolicyGradient:
 
     # Small things ------------------------------------------------------------------------------------------------
 
-    def _noise(self, keys: list[Key]) -> FloatArray:
+    def _noise(self, keys: list[Key]) -> np.ndarray:
         size = (self.budget.steps, len(self.half))
         return np.stack([key.fold("noise").generator().standard_normal(size, np.float32) for key in keys])
 
-    def _legal(self, raw: FloatArray) -> list[np.ndarray]:
+    def _legal(self, raw: Any) -> list[np.ndarray]:
         """Actions in the environment's units, inside its range."""
-        return list((self.centre + self.half * np.clip(raw, -1.0, 1.0)).astype(np.float32))
+        return list((self.centre + self.half * np.minimum(np.maximum(raw, -1.0), 1.0)).astype(np.float32))
 
 
 def _info(facts: dict[str, Any], lane: int, state: GradientState) -> Info:

@@ -100,7 +100,7 @@ class LpgFtw(PolicyGradient):
             log_std=ones(len(self.half), np.float32),
         )
 
-    def terms(self, state: GradientState) -> FloatArray:
+    def terms(self, state: GradientState) -> np.ndarray:
         """[L] whether the code is penalised."""
         return np.full(len(state.noise), state.number > 0, np.float32)
 
@@ -145,7 +145,7 @@ def quadratic(code: FloatArray, theta: FloatArray, gradient: FloatArray, curvatu
     return 2 * np.kron(np.outer(code, code), curvature), np.kron(code, 2 * curvature @ theta - gradient)
 
 
-def best_dictionary(a: FloatArray, b: FloatArray, penalty: float, columns: int) -> FloatArray:
+def best_dictionary(a: FloatArray, b: FloatArray, penalty: float, columns: int) -> np.ndarray:
     """[d, k] the maximiser of vec(L)' A vec(L) / 2 - b . vec(L) - penalty |L|^2 / 2; A is negative semidefinite."""
     return np.linalg.solve(a - penalty * np.eye(len(a)), b).reshape(columns, -1).T
 

@@ -32,9 +32,9 @@ class Policy(NamedTuple):
 class Batch(NamedTuple):
     """The steps of an iteration as a policy gradient takes them. The action was mean(obs) + exp(log_std) noise."""
 
-    obs: jax.Array  # [B, O]
-    noise: jax.Array  # [B, A] standard normal
-    advantage: jax.Array  # [B]
+    obs: Any  # [B, O]
+    noise: Any  # [B, A] standard normal
+    advantage: Any  # [B]
 
 
 def shape(obs_dim: int, hidden: tuple[int, ...], action_dim: int) -> Shape:
@@ -60,7 +60,7 @@ def init(key: jax.Array, layers: Shape, scale: float) -> jax.Array:
 
 def mean(theta: Any, obs: Any, layers: Shape) -> Any:
     """[..., B, A] the mean actions of policies theta [..., d] for observations [..., B, O]."""
-    xp = jnp if isinstance(theta, jax.Array) else np
+    xp = np if isinstance(theta, np.ndarray) else jnp
     begin = 0
     for number, (inputs, outputs) in enumerate(layers):
         middle = begin + inputs * outputs

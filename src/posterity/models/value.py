@@ -66,8 +66,8 @@ def course(rows: Transition, limit: int, bootstrap: bool) -> Course:
     cut[:, -1] = ~last[:, -1]
     last[:, -1] = True
     worth = ~terminated & (bootstrap | cut | ~last)
-    single = (np.asarray(part, dtype=np.float32) for part in (rows.obs, rows.reward, rows.next_obs, time))
-    return Course(*single, last, worth.astype(np.float32))
+    obs, reward, following = (np.asarray(part, np.float32) for part in (rows.obs, rows.reward, rows.next_obs))
+    return Course(obs, reward, following, time.astype(np.float32), last, worth.astype(np.float32))
 
 
 def init(key: jax.Array, obs_dim: int, settings: ValueSettings) -> Value:
