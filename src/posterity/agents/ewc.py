@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from posterity.agents.gradient import GradientSettings, GradientState, PolicyGradient
@@ -79,7 +78,7 @@ class Ewc(PolicyGradient):
 
     def recall(self, own: Any, latest: Any) -> Any:
         """The shared part as it is now, with the task's own part."""
-        return jnp.concatenate([latest.theta[:, : self.shared], own.theta[:, self.shared :]], axis=1)
+        return np.concatenate([latest.theta[:, : self.shared], own.theta[:, self.shared :]], axis=1)
 
     def _fresh_one(self, data: jax.Array) -> Policy:
         return Policy(self._new_theta(data), self._new_log_std())

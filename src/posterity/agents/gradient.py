@@ -87,9 +87,9 @@ class PolicyGradient:
 
     def __init__(self, spec: Spec, settings: Any, budget: Budget) -> None:
         self.spec, self.settings, self.budget = spec, settings, budget
-        low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
-        self.centre, self.half = (low + high) / 2, (high - low) / 2
-        self.layers = gaussian.shape(spec.obs_dim, settings.hidden, len(low))
+        self.low, self.high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
+        self.centre, self.half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        self.layers = gaussian.shape(spec.obs_dim, settings.hidden, len(self.half))
         self.size = gaussian.size(self.layers)
         # What tasks have in common: all of a linear policy; the hidden layers of one that has some.
         self.shared = gaussian.size(self.layers[:-1]) if settings.hidden else self.size
@@ -172,19 +172,14 @@ class PolicyGradient:
         steps = critic.course(together, self.spec.steps, self.settings.bootstrap)
         mask, terms = self.mask(state.number), self.terms(state)
         data = _data([key.fold("fit") for key in keys])
-        trained, composed, value, batch, facts = jax.device_get(
+        trained, composed, value, advantage, facts = jax.device_get(
             self._update(data, state.trained, state.value, state.policy, mask, terms, state.noise, steps)
         )
-        after = state._replace(
-            trained=trained,
-            policy=composed,
-            value=value,
-            noise=self._noise(keys),
-            step=0,
-            iteration=state.iteration + 1,
-        )
+        after = state._replace(trained=trained, policy=composed, value=value, noise=self._noise(keys))
+        after = after._replace(step=0, iteration=state.iteration + 1)
         infos = [_info(facts, lane, state) for lane in range(len(keys))]
         if self.remembers and after.iteration == self.budget.iterations:
+            batch = Batch(steps.obs, state.noise, advantage)
             gradient, fisher = jax.device_get(self._curve(composed, state.policy, batch))
             after = self.finish(after, gradient.astype(np.float64), fisher.astype(np.float64))
         return after, infos
@@ -231,7 +226,8 @@ class PolicyGradient:
         terms: Any,
         noise: jax.Array,
         steps: Course,
-    ) -> tuple[Any, Policy, Value, Batch, dict[str, jax.Array]]:
+    ) -> tuple[Any, Policy, Value, jax.Array, dict[str, jax.Array]]:
+        """x, its policy and the value network after the iteration; the advantages that moved them, and numbers."""
         settings = self.settings
         advantage, target = critic.advantages(value, steps, settings.gamma, settings.trace)
         white = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
@@ -259,13 +255,8 @@ class PolicyGradient:
         }
         if self.remembers:
             facts["prior"] = self.prior(trained, terms)
-        return (
-            trained,
-            new,
-            critic.fit(jax.random.wrap_key_data(data), value, steps, target, settings.value),
-            batch,
-            facts,
-        )
+        value = critic.fit(jax.random.wrap_key_data(data), value, steps, target, settings.value)
+        return trained, new, value, white, facts
 
     def _curve_one(self, new: Policy, old: Policy, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Gradient [d] and Fisher matrix [d, d] of the shared part at the new policy, from the steps of the old one."""
@@ -286,7 +277,8 @@ class PolicyGradient:
 
     def _legal(self, raw: Any) -> list[np.ndarray]:
         """Actions in the environment's units, inside its range."""
-        return list((self.centre + self.half * np.minimum(np.maximum(raw, -1.0), 1.0)).astype(np.float32))
+        action = self.centre + self.half * raw
+        return list(np.minimum(np.maximum(action, self.low), self.high).astype(np.float32))
 
 
 def _info(facts: dict[str, Any], lane: int, state: GradientState) -> Info:
