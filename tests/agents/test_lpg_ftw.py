@@ -1,6 +1,8 @@
 """LPG-FTW's own properties: the dictionary, the codes, and what is kept of a task."""
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,6 +10,10 @@ import numpy as np
 import pytest
 
 from posterity.agents.lpg_ftw import LpgFtw, LpgFtwSettings, _grown, best_dictionary, quadratic
+from posterity.experiment.config import resolve
+from posterity.experiment.progress import Quiet
+from posterity.experiment.record import RunFolder
+from posterity.experiment.run import lifelong
 from posterity.models.policy import Batch, Policy
 from posterity.types import Budget, Key, Spec, Transition
 
@@ -204,3 +210,21 @@ def test_programs_compile_once_per_run():
     lived(learner, 4)
     for program in (learner._update, learner._curve, learner._composed, learner._fresh):
         assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_run_stopped_after_every_iteration_leaves_the_records_of_an_unbroken_one_bit_for_bit(tmp_path: Path):
+    """The noise of the iteration to come, the memory of earlier tasks and the value network are all in the state."""
+    small = {"value": {"hidden": [8], "rows": 10}, "hidden": [4], "columns": 2}
+    config = resolve("pendulum-gravity", "lpg-ftw", "quick", {"tasks": 2, "iterations": 2, "steps": 20, "agent": small})
+    folder = RunFolder.create(tmp_path / "whole", config, "test")
+    assert lifelong(config, folder, Quiet(), lambda: "").finished
+    folder.close()
+    folder, sessions = RunFolder.create(tmp_path / "broken", config, "test"), 1
+    while not lifelong(config, folder, Quiet(), lambda: "enough").finished:
+        folder.close()
+        folder, config = RunFolder.reopen(tmp_path / "broken", "test")
+        sessions += 1
+    folder.close()
+    assert sessions == 4
+    whole, broken = ((tmp_path / name / "records.jsonl").read_text() for name in ("whole", "broken"))
+    assert re.sub(r', "wall": [^}]*', "", broken) == re.sub(r', "wall": [^}]*', "", whole)
