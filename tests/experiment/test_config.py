@@ -35,6 +35,18 @@ def test_item_search_is_the_papers_budget():
     assert (agent["models"], agent["gamma"], agent["tolerance"]) == (5, 0.95, 0.01)
 
 
+def test_policy_gradients_take_twice_the_samples_and_the_published_constants():
+    """A preset's `agent` is VBLRL's; another kind of method has its own table."""
+    for family in ("cheetah-gravity", "hopper-bodyparts", "walker-bodyparts"):
+        steps = resolve(family, "vblrl", "paper").steps
+        assert all(resolve(family, method, "paper").steps == 2 * steps for method in ("npg", "ewc", "lpg-ftw"))
+    agent = resolve("walker-bodyparts", "lpg-ftw", "paper").model_dump()["agent"]
+    assert (agent["columns"], agent["step_size"], agent["bootstrap"]) == (10, 0.1, False)
+    assert resolve("hopper-bodyparts", "ewc", "paper").model_dump()["agent"]["penalty"] == 1e-4
+    assert "planner" not in agent
+    assert resolve("walker-bodyparts", "single-task", "paper").model_dump()["agent"]["planner"]["particles"] == 20
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

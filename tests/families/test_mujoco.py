@@ -34,6 +34,17 @@ def test_the_list_is_the_same_for_every_seed():
     assert HopperGravity().tasks(Key.of(0), 5) == HopperGravity().tasks(Key.of(9), 5)
 
 
+def test_an_episode_is_as_long_as_the_papers_or_as_one_says():
+    """By truncation, and the spec says the same."""
+    for settings, steps in (({}, 100), ({"steps": 7}, 7)):
+        family = family_type("cheetah-gravity")(MujocoSettings.model_validate(settings))
+        env = family.make(family.tasks(Key.of(0), 1)[0])
+        env.reset(seed=0)
+        ends = [env.step(np.zeros(6))[2:4] for _ in range(steps)]
+        assert ends == [(False, False)] * (steps - 1) + [(False, True)]
+        assert family.spec.steps == steps
+
+
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("factor", [0.5, 1.3])
 def test_bodies_fall_as_the_changed_gravity_says(body: str, factor: float):

@@ -29,11 +29,17 @@ class Method(NamedTuple):
 
 _VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.vblrl:VblrlSettings", False)
 _BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings", True)
+_NPG = ("posterity.agents.npg:Npg", "posterity.agents.npg:NpgSettings", False)
+_EWC = ("posterity.agents.ewc:Ewc", "posterity.agents.ewc:EwcSettings", False)
+_LPG_FTW = ("posterity.agents.lpg_ftw:LpgFtw", "posterity.agents.lpg_ftw:LpgFtwSettings", False)
 
 METHODS = {
     "vblrl": Method("variational Bayesian lifelong RL: the paper's algorithm", *_VBLRL, {}),
     "single-task": Method("the same model and planner, every task from scratch", *_VBLRL, {"mode": "single-task"}),
     "hip-mdp": Method("one world model for all tasks, planned with directly", *_VBLRL, {"mode": "hip-mdp"}),
+    "npg": Method("natural policy gradient, every task from scratch (--fine-tune: one policy for all)", *_NPG, {}),
+    "ewc": Method("one policy, held back where earlier tasks are curved (elastic weight consolidation)", *_EWC, {}),
+    "lpg-ftw": Method("a dictionary of policies and a code for each task (LPG-FTW)", *_LPG_FTW, {}),
     "blrl": Method("Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", *_BLRL, {}),
     "boss": Method("best of sampled set: the same agent with a fixed prior, no transfer", *_BLRL, {"transfer": False}),
 }

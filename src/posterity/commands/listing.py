@@ -13,7 +13,7 @@ from rich.table import Table
 from posterity.agents import METHODS
 from posterity.commands.arguments import Terminal, parse, terminal
 from posterity.errors import UserError
-from posterity.experiment.config import PRESETS, preset_table
+from posterity.experiment.config import PRESETS, default_method, preset_table
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family
 from posterity.types import FiniteSpec, Key
@@ -97,18 +97,24 @@ def methods(args: Sequence[str]) -> int:
 
 
 def presets(args: Sequence[str]) -> int:
-    """Lists the presets of every family."""
+    """Lists the presets of every family, and what other methods than its own change in them."""
     asked: ListArgs = parse(ListArgs, args, "presets")
     facts = []
     for family in FAMILIES:
         for preset in PRESETS:
-            table = preset_table(family)[preset]
-            other = {name: value for name, value in table.items() if name not in BUDGET}
-            facts.append(
-                {"family": family, "preset": preset}
-                | {part: table[part] for part in BUDGET}
-                | {"other settings": other if asked.json else _flat(other)}
-            )
+            table = dict(preset_table(family)[preset])
+            others = table.pop("methods", {})
+            own = {name: value for name, value in table.items() if name != "agent"}
+            for method, given in {
+                default_method(family): table,
+                **{name: own | others[name] for name in others},
+            }.items():
+                other = {name: value for name, value in given.items() if name not in BUDGET}
+                facts.append(
+                    {"family": family, "preset": preset, "method": method}
+                    | {part: given[part] for part in BUDGET}
+                    | {"other settings": other if asked.json else _flat(other)}
+                )
     _show(facts, asked.json)
     return 0
 

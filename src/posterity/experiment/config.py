@@ -67,6 +67,8 @@ def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, 
         raise unknown("preset", preset, PRESETS)
     table = preset_table(family).get(preset, {})
     own = {key: value for key, value in table.items() if key != "methods"}
+    if find_method(method).settings != find_method(default_method(family)).settings:
+        own.pop("agent", None)  # a preset's `agent` is the default method's; others have a table below `methods`
     values = _merged(own, table.get("methods", {}).get(method, {}), changes or {})
     return checked(config, {**values, "family": family, "method": method, "preset": preset})
 

@@ -83,6 +83,7 @@ class MujocoSettings(Settings):
         "paper",
         "paper: velocities / 5, or sine and cosine of the cheetah's pitch; gym: as Gymnasium has it.",
     )
+    steps: int = setting(0, "Steps after which an episode is cut off; 0: the paper's 100 or 400.", ge=0)
 
 
 class MujocoFamily(Family):
@@ -102,7 +103,8 @@ class MujocoFamily(Family):
         for index, (least, most) in body.alive.items():
             low[index], high[index] = least, most
         limit = np.ones(body.actions)
-        self.spec = Spec(size, -limit, limit, body.horizon, (low, high) if body.alive else None)
+        horizon = self.settings.steps or body.horizon
+        self.spec = Spec(size, -limit, limit, horizon, (low, high) if body.alive else None)
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """The first of the published list, whatever the seed."""
@@ -115,10 +117,9 @@ class MujocoFamily(Family):
         """Gymnasium's environment around the task's own model."""
         gravity = task.factors.get("gravity", 1.0)
         sizes = task.factors.get("bodyparts", (1.0, 1.0, 1.0, 1.0))
-        body = BODIES[self.body]
         model = build_model(self.body, gravity, sizes)
         env = _environment(self.body)(model, self.settings.observation)
-        return TimeLimit(env, body.horizon)
+        return TimeLimit(env, self.spec.steps)
 
 
 def factors(body: str, hidden: str, count: int) -> list[Any]:

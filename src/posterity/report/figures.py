@@ -22,6 +22,9 @@ COLOURS = {
     "vblrl": "#0072B2",
     "single-task": "#D55E00",
     "hip-mdp": "#009E73",
+    "npg": "#56B4E9",
+    "ewc": "#CC79A7",
+    "lpg-ftw": "#E69F00",
 }
 OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLE: Any = {
@@ -100,7 +103,8 @@ def _over_tasks(returns: FloatArray) -> FloatArray:
 def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
     """Each run with a label and a colour of its own."""
     methods = [run.method for run in runs]
-    named, spare = [], iter(OTHERS)
+    taken = {COLOURS.get(method) for method in methods}
+    named, spare = [], iter([colour for colour in OTHERS if colour not in taken])
     for index, run in enumerate(runs):
         alone = methods.count(run.method) == 1
         colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
