@@ -29,7 +29,7 @@ def written(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: bench, demo, families"),
+        ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: bench, demo, evaluate"),
         (
             "run item-serch",
             "Unknown family 'item-serch'. Did you mean 'item-search'? Known: box-jump, cheetah-bodyparts, ",

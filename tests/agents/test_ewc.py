@@ -131,10 +131,10 @@ def test_with_hidden_layers_these_are_shared_and_a_task_has_its_own_output_layer
 def test_going_back_is_with_the_shared_part_as_it_is_now_and_the_tasks_own_part(hidden: tuple[int, ...]):
     learner = agent(hidden=hidden)
     own, latest = (learner.keep([], lived(learner, tasks)) for tasks in (1, 3))
-    back = learner.player(own, latest, "back", "").theta
+    back = learner.player(own, latest, "back", "confidence").theta
     np.testing.assert_array_equal(back[:, : learner.shared], latest.theta[:, : learner.shared])
     np.testing.assert_array_equal(back[:, learner.shared :], own.theta[:, learner.shared :])
-    np.testing.assert_array_equal(learner.player(own, latest, "train", "").theta, own.theta)
+    np.testing.assert_array_equal(learner.player(own, latest, "train", "confidence").theta, own.theta)
 
 
 def test_the_curvature_is_the_lifted_fisher_matrix_times_half_the_multiplier():

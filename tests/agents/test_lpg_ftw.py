@@ -173,13 +173,13 @@ def test_what_helps_outweighs_the_penalty():
 def test_going_back_is_with_the_dictionary_as_it_is_now_and_the_tasks_own_code(hidden: tuple[int, ...]):
     learner = agent(hidden)
     own, latest = (learner.keep([], lived(learner, tasks)) for tasks in (2, 4))
-    back = learner.player(own, latest, "back", "").theta
+    back = learner.player(own, latest, "back", "confidence").theta
     for lane in (0, 1):
         by_hand = latest.dictionary[lane] @ own.code[lane]
         np.testing.assert_allclose(back[lane, : learner.shared], by_hand, rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(back[:, learner.shared :], own.theta[:, learner.shared :])
     assert not np.allclose(back, own.theta)
-    np.testing.assert_array_equal(learner.player(own, latest, "train", "").theta, own.theta)
+    np.testing.assert_array_equal(learner.player(own, latest, "train", "confidence").theta, own.theta)
 
 
 def test_with_hidden_layers_each_task_has_an_output_layer_of_its_own():

@@ -203,8 +203,8 @@ def test_a_task_begins_with_a_fresh_policy_or_goes_on_with_the_one_there_is():
 def test_going_back_is_with_ones_own_policy_or_with_what_it_has_become(fine_tune: bool):
     own, latest = (agent(fine_tune).keep([], begun(agent(fine_tune), tasks)) for tasks in (1, 2))
     for score in ("zero-shot", "start", "train"):
-        np.testing.assert_array_equal(agent(fine_tune).player(own, latest, score, "").theta, own.theta)
-    player = agent(fine_tune).player(own, latest, "back", "")
+        np.testing.assert_array_equal(agent(fine_tune).player(own, latest, score, "confidence").theta, own.theta)
+    player = agent(fine_tune).player(own, latest, "back", "confidence")
     np.testing.assert_array_equal(player.theta, latest.theta if fine_tune else own.theta)
     player, actions = agent(fine_tune).play(KEYS, player, [np.full(3, 1e6), np.zeros(3)], [True, True])
     assert np.isin(actions[0], [*SPEC.low, *SPEC.high]).all(), "far off the scale: clipped"

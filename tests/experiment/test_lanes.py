@@ -1,6 +1,5 @@
 """Collecting, on an environment that writes down what is done to it."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
@@ -93,18 +92,6 @@ def test_lanes_are_kept_apart():
     assert envs[0].seeds != envs[1].seeds
     assert all(entry[1].path[0] == lane for lane, state in enumerate(states) for entry in state)
     np.testing.assert_array_equal(got[0].rows.obs, got[1].rows.obs)
-
-
-def test_threads_change_nothing():
-    keys = [Key.of(0), Key.of(1), Key.of(2)]
-    learners = EachLane(Scribe())
-    plain = collect(learners, keys, learners.init(keys), [Scripted() for _ in keys], 7)
-    with ThreadPoolExecutor(3) as pool:
-        threaded = collect(learners, keys, learners.init(keys), [Scripted() for _ in keys], 7, pool)
-    for one, other in zip(plain[1], threaded[1], strict=True):
-        assert one.returns == other.returns
-        for a, b in zip(one.rows, other.rows, strict=True):
-            np.testing.assert_array_equal(a, b)
 
 
 class Broken(Scripted):

@@ -106,7 +106,7 @@ def test_a_report_of_two_methods_is_a_table_and_figures(tmp_path: Path):
     ]
     assert all(path.stat().st_size > 500 for path in made.files)
     lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
-    assert [line["score"] for line in lines] == ["start", "first_3", "last_3", "all"] * 2
+    assert [line["score"] for line in lines] == ["first", "first_3", "last_3", "all"] * 2
     assert float(lines[0]["mean"]) == pytest.approx(115.0)
 
 

@@ -7,7 +7,6 @@ lane is asked once per lane (`EachLane`); one that runs all lanes in one compile
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -118,18 +117,12 @@ class Collected(NamedTuple):
 
 
 def collect(
-    learners: Learners,
-    keys: list[Key],
-    state: Any,
-    envs: Sequence[gymnasium.Env[Any, Any]],
-    steps: int,
-    pool: Executor | None = None,
+    learners: Learners, keys: list[Key], state: Any, envs: Sequence[gymnasium.Env[Any, Any]], steps: int
 ) -> tuple[Any, list[Collected]]:
     """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another.
 
-    With a `pool` the lanes' environments step in threads, which pays where their engine lets go of Python's lock.
+    Lanes step one after the other: threads were twice as slow, though MuJoCo lets go of Python's lock (docs/speed.md).
     """
-    each = map if pool is None else pool.map
     lanes = range(len(envs))
     episode, running, first = [0] * len(envs), [0.0] * len(envs), [True] * len(envs)
     obs = [reset(env, key.fold("episode", 0)) for env, key in zip(envs, keys, strict=True)]
@@ -137,7 +130,7 @@ def collect(
     returns: list[list[float]] = [[] for _ in lanes]
     for step in range(steps):
         state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
-        following = list(each(advance, envs, actions))
+        following = [advance(env, action) for env, action in zip(envs, actions, strict=True)]
         rows = [Transition(obs[lane], actions[lane], *following[lane][:3]) for lane in lanes]
         state = learners.observe([key.fold("step", step, "observe") for key in keys], state, rows)
         for lane in lanes:

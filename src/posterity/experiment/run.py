@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +86,6 @@ def lifelong(
 
     began, saved = time.monotonic() - position.wall, time.monotonic()
 
-    pool = ThreadPoolExecutor(config.seeds) if family.threads and config.seeds > 1 else None
     progress.start(config, position)
     _describe(agent, folder, progress)
     while position.task < config.tasks:
@@ -102,7 +100,7 @@ def lifelong(
                 folder.write("task", seed=seed, task=task, **facts)
         for iteration in range(position.iteration, config.iterations):
             now = [key.fold("task", task, "iteration", iteration) for key in keys]
-            state, met = collect(learners, now, state, envs, config.steps, pool)
+            state, met = collect(learners, now, state, envs, config.steps)
             state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
             keep(task, moments.get(iteration + 1))
             position = position.after(config.iterations, wall=time.monotonic() - began)

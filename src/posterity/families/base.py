@@ -29,7 +29,6 @@ class Family(ABC):
     settings_type: ClassVar[type[Settings]] = NoSettings
     budget: ClassVar[Mapping[str, int]] = {}  # tasks, iterations, steps of a family of one's own; ours have presets
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
-    threads: ClassVar[bool] = False  # whether stepping lets go of Python's lock, so that lanes gain by threads
     spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
     def __init__(self, settings: Any = None) -> None:
