@@ -6,7 +6,8 @@ import numpy as np
 
 from posterity.agents.base import Strategy
 from posterity.agents.dynamics import Imagination, Model
-from posterity.agents.vblrl import Kept, Vblrl, VblrlSettings
+from posterity.agents.lessons import VblrlSettings
+from posterity.agents.vblrl import Kept, Vblrl
 from posterity.models import normaliser
 from posterity.models.confidence import BackwardSettings
 from posterity.models.network import Layer, NetworkSettings
@@ -55,7 +56,7 @@ def test_confidence_beats_both_models_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
     agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
     units = normaliser.identity(1, 2)
-    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), jnp.array(False)))
+    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False)))
     returns, shares = {}, []
     strategies: tuple[Strategy, ...] = ("confidence", "task-only", "world-only")
     for strategy in strategies:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from posterity.agents.base import Score, Strategy
-from posterity.agents.vblrl import Mode, Vblrl, VblrlSettings
+from posterity.agents.lessons import VblrlSettings
+from posterity.agents.vblrl import Mode, Vblrl
 from posterity.errors import UserError
 from posterity.types import Budget, Key, Spec, Transition
 

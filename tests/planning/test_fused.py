@@ -242,6 +242,27 @@ def test_what_it_cannot_do_it_says():
     assert "'gelu'" in fused.supported(Problem().networks, 3, 1, "gelu")
 
 
+def test_what_is_still_going_is_worth_its_last_state():
+    problem = Problem(11, 3, (16, 16), horizon=3)
+    box = problem.box(2.5)
+
+    def final(last):
+        return 100.0 + last.sum(axis=-1)
+
+    def step(k, obs, action):
+        actions = jnp.broadcast_to(action, (obs.shape[0], *action.shape))
+        taken = normaliser.inputs(problem.units, obs, actions)
+        mean, _ = jax.vmap(lambda w, x: network.forward(w, x, problem.settings))(problem.networks, taken)
+        return imagine.Imagined(*normaliser.outcome(problem.units, obs, mean))
+
+    expected, _ = imagine.imagined_returns(KEY, step, problem.obs, jnp.asarray(problem.candidates), 2, box, final)
+    got = problem.fused(box, final=final)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    going = np.asarray(expected) > 50
+    assert going.any()
+    assert not going.all()
+
+
 @pytest.mark.skipif(jax.__version_info__ > (0, 10, 2), reason="a later JAX compiles when it lowers, and needs the GPU")
 @pytest.mark.parametrize("extras", [(), ("no-asm", "reload"), ("no-noise", "no-activation", "no-variance")], ids=str)
 @pytest.mark.parametrize("precision", ["bf16", "tf32", "f32"])

@@ -40,3 +40,10 @@ def test_what_steps_note_comes_back_step_by_step():
     candidates = jnp.array([[[1.0], [1.0]], [[0.0], [2.0]]])
     _, notes = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
     np.testing.assert_allclose(notes, [1.0, 3.0])
+
+
+def test_what_is_still_going_is_worth_its_last_state():
+    candidates = jnp.array([[[1.0], [1.0]], [[0.0], [2.0]], [[3.0], [1.0]]])
+    box = (jnp.array([-10.0]), jnp.array([2.5]))
+    got, _ = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 1, box, lambda last: 100 * last[..., 0])
+    np.testing.assert_allclose(got, [[1 + 2 + 200, 0 + 2 + 200, 3]])

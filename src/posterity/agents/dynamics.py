@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.models import confidence, network, normaliser, posterior
+from posterity.models import confidence, horizon, network, normaliser, posterior
 from posterity.models.confidence import BackwardSettings
 from posterity.models.network import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning import fused
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.imagine import Box, Imagined, Step, imagined_returns
+from posterity.planning.imagine import Box, Final, Imagined, Step, imagined_returns
 from posterity.types import Spec
 
 Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]  # (key, candidates [N, T, A]) -> [P, N], notes
@@ -32,6 +32,7 @@ class Model(NamedTuple):
 
     posterior: Posterior
     noise: jax.Array  # factor on its spread
+    value: Any = ()  # weights of what follows the horizon; empty: nothing does
 
 
 class Chosen(NamedTuple):
@@ -45,11 +46,17 @@ class Imagination:
     """How returns are imagined: the settings of planner, network and backward choice, and what all tasks share."""
 
     def __init__(
-        self, planner: PlannerSettings, shape: NetworkSettings, backward: BackwardSettings, spec: Spec
+        self,
+        planner: PlannerSettings,
+        shape: NetworkSettings,
+        backward: BackwardSettings,
+        spec: Spec,
+        gamma: float = 0.0,
     ) -> None:
         self.planner = planner
         self.shape = shape
         self.choice = backward
+        self.gamma = gamma  # of what follows the horizon
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
         self.why_plain = _why_plain(planner, shape, spec)  # empty: the kernel imagines
@@ -63,14 +70,14 @@ class Imagination:
         """Returns from `obs` [O] as one posterior imagines them."""
         networks = self.draw(key, model)
         if not self.why_plain:
-            return self._fused(networks, units, obs)
+            return self._fused(networks, units, obs, self._final(model, units))
 
         def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, [(model, networks)])
             predicted = self._predict(drawn[0], units, place, action)
             return Imagined(*self._outcome(output_key, units, place, predicted))
 
-        return partial(self._plain, step, obs)
+        return partial(self._plain, step, obs, self._final(model, units))
 
     def backward(
         self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, obs: jax.Array
@@ -86,12 +93,20 @@ class Imagination:
             note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
             return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
 
-        return partial(self._plain, step, obs)
+        return partial(self._plain, step, obs, self._final(task, units))
 
-    def _plain(self, step: Step, obs: jax.Array, key: jax.Array, candidates: jax.Array) -> tuple[jax.Array, Any]:
-        return imagined_returns(key, step, obs, candidates, self.planner.particles, self.alive)
+    def _final(self, model: Model, units: Normaliser) -> Final | None:
+        """What is said about last states: the task's own value, if there is one."""
+        if not model.value:
+            return None
+        return lambda last: horizon.predict(model.value, units, last, self.gamma)
 
-    def _fused(self, networks: Weights, units: Normaliser, obs: jax.Array) -> Returns:
+    def _plain(
+        self, step: Step, obs: jax.Array, final: Final | None, key: jax.Array, candidates: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        return imagined_returns(key, step, obs, candidates, self.planner.particles, self.alive, final)
+
+    def _fused(self, networks: Weights, units: Normaliser, obs: jax.Array, final: Final | None) -> Returns:
         """The same as one kernel."""
         kernel = fused.ready(
             networks,
@@ -104,6 +119,7 @@ class Imagination:
             sample=self.planner.output == "sample",
             precision=self.planner.products,
             interpret=not _nvidia(),
+            final=final,
         )
         return lambda key, candidates: (kernel(jax.random.key_data(key), candidates), ())
 

@@ -36,41 +36,19 @@ from posterity import replay as memory
 from posterity.agents import checks
 from posterity.agents.base import Info, Score, Strategy
 from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
+from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
 from posterity.errors import UserError
-from posterity.models import elbo, normaliser, posterior, uncertainty
-from posterity.models.confidence import BackwardSettings
-from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
-from posterity.models.network import NetworkSettings
+from posterity.models import elbo, normaliser
+from posterity.models.elbo import Learning
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning import cem
-from posterity.planning.cem import Plan, PlannerSettings
+from posterity.planning.cem import Plan
 from posterity.replay import Replay
-from posterity.settings import Settings, setting
 from posterity.types import Budget, Key, Spec, Transition
 
 PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
-Who = Literal["task", "world"]
-Group = tuple[Who, ...]  # posteriors that are fitted in one program
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
-
-
-class VblrlSettings(Settings):
-    """What VBLRL can be told."""
-
-    planner: PlannerSettings = PlannerSettings()
-    learner: LearnerSettings = LearnerSettings()
-    network: NetworkSettings = NetworkSettings()
-    backward: BackwardSettings = BackwardSettings()
-    world_iterations: int = setting(
-        2, "Iterations of a task in which the world posterior acts (released code: 2).", ge=0
-    )
-    task_minimum: int = setting(200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1)
-    task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
-    task_noise: float = setting(1.0, "Factor on the task posterior's spread; 0 is a plain network.", ge=0)
-    normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
-    precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
-    normaliser_iterations: int = setting(5, "Iterations of the first task from which the units are estimated.", ge=1)
 
 
 class VblrlState(NamedTuple):
@@ -81,6 +59,7 @@ class VblrlState(NamedTuple):
     prior: Posterior  # of the task posterior: the world posterior when the task began
     units: Normaliser
     scale: jax.Array  # [L, 1 + O] the targets' deviation in these units: 1 if they are normalised
+    value: Any  # of what follows the horizon; empty if nothing does
     replay: Replay
     plan: Plan  # where the next search begins
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their spreads, and how many
@@ -95,6 +74,7 @@ class Kept(NamedTuple):
     task: Posterior
     units: Normaliser
     scale: jax.Array
+    value: Any  # weights
     random: jax.Array  # [L] nothing was learned yet: actions are random
 
 
@@ -120,14 +100,19 @@ class Vblrl:
         self.budget = budget
         self.mode: Mode = mode
         self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
-        self.imagination = Imagination(settings.planner, settings.network, settings.backward, spec)
+        self.imagination = Imagination(
+            settings.planner, settings.network, settings.backward, spec, settings.horizon.gamma
+        )
         self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
-        self._fresh = self._program(self._fresh_one)
+        self.lessons = lessons = Lessons(spec, settings)
+        self._fresh = self._program(lessons.fresh)
         self._plan = self._program(self._plan_one)
         self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
-        self._measure = self._program(self._measure_one)
-        self._check = self._program(self._check_one)
+        self._measure = self._program(lessons.measure)
+        self._check = self._program(partial(lessons.check, self.imagination.draw))
+        self._fresh_value = self._program(lessons.fresh_value)
+        self._fit_value = self._program(lessons.fit_value, in_axes=(0, 0, 0, 0, None))
         self._fit = self._fits(("task",), ("world",), ("task", "world"))
 
     def _program(self, one: Callable[..., Any], in_axes: Any = 0) -> Any:
@@ -141,7 +126,7 @@ class Vblrl:
 
     def _fits(self, *groups: Group) -> dict[Group, Any]:
         axes = (0, 0, 0, 0, 0, None)
-        return {who: self._program(partial(self._fit_one, who), in_axes=axes) for who in groups}
+        return {who: self._program(partial(self.lessons.fit, who), in_axes=axes) for who in groups}
 
     @property
     def engine(self) -> dict[str, str]:
@@ -162,9 +147,10 @@ class Vblrl:
         return VblrlState(
             world=world,
             task=world,
-            prior=self._fixed_prior(world.posterior),
+            prior=self.lessons.fixed_prior(world.posterior),
             units=_lanes(normaliser.identity(*dims), lanes),
             scale=jnp.ones((lanes, 1 + dims[0])),
+            value=self._fresh_value(_data([key.fold("value") for key in keys])) if self.settings.horizon.use else (),
             replay=_lanes(empty, lanes),
             plan=_lanes(self.fresh_plan, lanes),
             forecast=jnp.zeros((lanes, 3)),
@@ -177,7 +163,9 @@ class Vblrl:
         single = self.mode == "single-task"
         task = self._fresh(_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
         inherited = self.mode == "vblrl" and self.settings.task_prior == "world"
-        prior = task.posterior if inherited else self._fixed_prior(task.posterior)
+        prior = task.posterior if inherited else self.lessons.fixed_prior(task.posterior)
+        if single and self.settings.horizon.use:
+            state = state._replace(value=self._fresh_value(_data([key.fold("value") for key in keys])))
         return state._replace(task=task, prior=prior, number=state.number + 1, iteration=0)
 
     def act(
@@ -220,12 +208,16 @@ class Vblrl:
             for name, (learning, loss) in zip(who, fitted, strict=True):
                 learned[name] = learning
                 facts |= {f"{name}_{part}": value for part, value in loss._asdict().items()}
+        value = state.value
+        if settings.horizon.use:
+            value, facts["value_error"] = self._fit_value(data, value, units, replay, np.int32(state.number))
         told = checks.infos(facts, len(keys), state.number, state.iteration)
         state = state._replace(
             world=learned["world"],
             task=learned["task"],
             units=units,
             scale=scale,
+            value=value,
             replay=replay,
             forecast=jnp.zeros_like(state.forecast),
             iteration=state.iteration + 1,
@@ -242,14 +234,15 @@ class Vblrl:
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
         random = jnp.full(state.scale.shape[0], self._random(state))
-        return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, random)
+        value = state.value.weights if self.settings.horizon.use else ()
+        return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, value, random)
 
     def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Player:
         """Forward scores are those of one posterior; Back weighs the task's own and today's world posterior."""
         own, latest = jax.device_put((own, latest))
         lanes = own.scale.shape[0]
-        task, world = self._task_model(own.task), self._world_model(own.world)
-        today = self._world_model(latest.world)
+        task, world = self._task_model(own.task, own.value), self._world_model(own.world, own.value)
+        today = self._world_model(latest.world, own.value)
         models: tuple[Model, ...] = (task,)
         if self.mode == "hip-mdp":
             models = (today if score == "back" else world,)
@@ -300,27 +293,19 @@ class Vblrl:
     def _acting(self, state: VblrlState) -> Model:
         """The posterior that plans."""
         early = state.iteration < self.start
+        value = state.value.weights if self.settings.horizon.use else ()
         if self.mode == "hip-mdp" or (self.mode == "vblrl" and early):
-            return self._world_model(state.world.posterior)
-        return self._task_model(state.task.posterior)
+            return self._world_model(state.world.posterior, value)
+        return self._task_model(state.task.posterior, value)
 
-    def _world_model(self, q: Posterior) -> Model:
-        return Model(q, _full(q.mean[0].bias.shape[0], self.settings.learner.posterior_noise))
+    def _world_model(self, q: Posterior, value: Any) -> Model:
+        return Model(q, _full(q.mean[0].bias.shape[0], self.settings.learner.posterior_noise), value)
 
-    def _task_model(self, q: Posterior) -> Model:
+    def _task_model(self, q: Posterior, value: Any) -> Model:
         noise = self.settings.learner.posterior_noise * self.settings.task_noise
-        return Model(q, _full(q.mean[0].bias.shape[0], noise))
+        return Model(q, _full(q.mean[0].bias.shape[0], noise), value)
 
     # One lane ----------------------------------------------------------------------------------------------------
-
-    def _fresh_one(self, data: jax.Array) -> Learning:
-        key, settings = jax.random.wrap_key_data(data), self.settings
-        dims = (self.spec.obs_dim, self.low.shape[0])
-        q = posterior.init(key, *dims, settings.network, settings.learner.initial_scale)
-        return elbo.begin(q)
-
-    def _fixed_prior(self, q: Posterior) -> Posterior:
-        return posterior.gaussian(q, self.settings.learner.prior_scale)
 
     def _plan_one(
         self, met: jax.Array, model: Model, units: Normaliser, plan: Plan, forecast: jax.Array
@@ -358,66 +343,6 @@ class Vblrl:
         """Two keys, the observation, and whether an episode begins with it: what `_met` packed."""
         keys = jax.random.split(jax.random.wrap_key_data(met[:2]))
         return keys, jax.lax.bitcast_convert_type(met[2:-1], jnp.float32), met[-1] > 0
-
-    def _batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
-        return Batch(
-            normaliser.inputs(units, rows.obs, rows.action),
-            normaliser.targets(units, rows.obs, rows.reward, rows.next_obs),
-        )
-
-    def _measure_one(self, units: Normaliser, replay: Replay) -> tuple[Normaliser, jax.Array]:
-        """From the first task's transitions: the units, and the targets' deviation in them."""
-        obs, action = replay.obs[0], replay.action[0]
-        plain = normaliser.identity(obs.shape[-1], action.shape[-1])
-        inputs = normaliser.inputs(plain, obs, action)
-        targets = normaliser.targets(plain, obs, replay.reward[0], replay.next_obs[0])
-        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
-        units = measured if self.settings.normalise else units
-        return units, measured.target_scale / units.target_scale
-
-    def _fit_one(
-        self,
-        who: Group,
-        data: jax.Array,
-        learned: dict[Who, Learning],
-        prior: Posterior,
-        units: Normaliser,
-        replay: Replay,
-        number: jax.Array,
-    ) -> list[tuple[Learning, elbo.Loss]]:
-        """The task's posterior on its own transitions, the world's on those of all tasks so far, or both at once."""
-        settings, key = self.settings.learner, jax.random.wrap_key_data(data)
-
-        def task_batch(k: jax.Array) -> Batch:
-            return self._batch(units, memory.sample_task(k, replay, number, settings.task_rows))
-
-        def world_batch(k: jax.Array) -> Batch:
-            rows = memory.sample_world(k, replay, number + 1, settings.world_tasks, settings.world_rows)
-            return self._batch(units, rows)
-
-        noise, fixed = settings.posterior_noise, self._fixed_prior(prior)
-        task_noise = noise * self.settings.task_noise
-        keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
-        fits = {
-            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise),
-            "world": Fit(keys["world"], learned["world"], fixed, world_batch, settings.world_rate, noise),
-        }
-        steps = settings.task_steps if "task" in who else settings.world_steps
-        return elbo.fit_all([fits[name] for name in who], steps, self.settings.network, settings)
-
-    def _check_one(self, data: jax.Array, model: Model, units: Normaliser, rows: Transition) -> dict[str, jax.Array]:
-        """How well the acting posterior foretold this iteration, which it has not learned from yet."""
-        networks = self.imagination.draw(jax.random.wrap_key_data(data), model)
-        inputs = normaliser.inputs(units, rows.obs, rows.action)
-        targets = normaliser.targets(units, rows.obs, rows.reward, rows.next_obs)
-        forecast = uncertainty.predict(networks, inputs, self.settings.network)
-        held = uncertainty.calibration(forecast, targets)
-        return {
-            "model_error": held.error,
-            "model_coverage": held.coverage,
-            "aleatory": held.aleatory,
-            "epistemic": held.epistemic,
-        }
 
 
 @cache

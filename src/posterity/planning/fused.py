@@ -37,7 +37,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from posterity.planning.imagine import Box
+from posterity.planning.imagine import Box, Final
 
 Layer = tuple[tuple[jax.Array, tuple[jax.Array, ...]], ...]  # by tile of outputs: bias, weights by tile of inputs
 Precision = Literal["bf16", "tf32", "f32"]
@@ -96,6 +96,7 @@ def ready(
     stages: int = 1,
     extras: tuple[str, ...] = (),
     interpret: bool = False,
+    final: Final | None = None,
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """A function (key words [2], candidates [N, T, A]) -> returns [P, N], with the weights folded once for all calls.
 
@@ -117,6 +118,8 @@ def ready(
             `reload`: weights are read in every step; `no-noise`, `no-activation`, `no-variance`: that part is left
             out, and the answer is wrong.
         interpret: run without a GPU, slowly.
+        final: the worth [P, N] of last observations [P, N, O], for rollouts that are still going; then these leave
+            the chip too.
 
     The key words are 32 bits each, as `jax.random.key_data` gives. `vmap` over lanes adds a dimension to the grid.
     """
@@ -138,12 +141,17 @@ def ready(
         extras=extras,
         asm=asm,
     )
+    mean, scale = units[0][:obs_dim], units[1][:obs_dim]
 
     def returns(key_words: jax.Array, candidates: jax.Array) -> jax.Array:
         count, horizon, _ = candidates.shape
         blocks = -(-count // block)
         actions = jnp.swapaxes((candidates - units[0][obs_dim:]) / units[1][obs_dim:], 0, 1)
         actions = jnp.pad(actions, ((0, 0), (0, blocks * block - count), (obs_dim, width - obs_dim - action_dim)))
+        per_row = pl.BlockSpec((None, block), lambda p, n: (p, n))
+        per_tile = pl.BlockSpec((None, block, width), lambda p, n: (p, n, 0))
+        rows = jax.ShapeDtypeStruct((particles, blocks * block), jnp.float32)
+        tiles = jax.ShapeDtypeStruct((particles, blocks * block, width), jnp.float32)
         found = pl.pallas_call(
             partial(kernel, rows=blocks * block),
             grid=(particles, blocks),
@@ -153,13 +161,17 @@ def ready(
                 pl.BlockSpec((horizon, block, width), lambda p, n: (0, n, 0)),
                 jax.tree.map(_of_particle, layers),
             ],
-            out_specs=pl.BlockSpec((None, block), lambda p, n: (p, n)),
-            out_shape=jax.ShapeDtypeStruct((particles, blocks * block), jnp.float32),
+            out_specs=(per_row, per_row, per_tile)[: 1 if final is None else 3],
+            out_shape=(rows, rows, tiles)[: 1 if final is None else 3],
             compiler_params=_triton().CompilerParams(num_warps=warps, num_stages=stages),
             interpret=interpret,
             name="imagined_returns",
         )(lax.bitcast_convert_type(key_words, jnp.int32), columns, actions, layers)
-        return found[:, :count]
+        total = found[0][:, :count]
+        if final is None:
+            return total
+        last = found[2][:, :count, :obs_dim] * scale + mean
+        return total + jnp.where(found[1][:, :count] > 0.0, final(last), 0.0)
 
     return returns
 
@@ -280,6 +292,8 @@ def _rollout(
     actions_ref: Any,
     layer_refs: Any,
     out_ref: Any,
+    going_ref: Any = None,
+    place_ref: Any = None,
     *,
     activation: str,
     sample: bool,
@@ -324,7 +338,9 @@ def _rollout(
         return place, following, total, going
 
     carry = (begin, actions_ref[0], jnp.zeros(shape, jnp.float32), jnp.ones(block, jnp.float32))
-    _, _, total, _ = lax.fori_loop(0, horizon, walk, carry)
+    place, _, total, going = lax.fori_loop(0, horizon, walk, carry)
+    if going_ref is not None:
+        going_ref[...], place_ref[...] = going, place
     out_ref[...] = jnp.where(column == reward_column, total, 0.0).sum(axis=1)
 
 

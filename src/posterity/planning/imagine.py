@@ -25,13 +25,23 @@ class Imagined(NamedTuple):
     note: Any = ()  # whatever else the step has to tell: a tree of arrays
 
 
+Final = Callable[[jax.Array], jax.Array]  # the worth [P, N] of last observations [P, N, O]
 Step = Callable[[jax.Array, jax.Array, jax.Array], Imagined]  # (key, observations [P, N, O], actions [N, A])
 
 
 def imagined_returns(
-    key: jax.Array, step: Step, obs: jax.Array, candidates: jax.Array, particles: int, alive: Box | None
+    key: jax.Array,
+    step: Step,
+    obs: jax.Array,
+    candidates: jax.Array,
+    particles: int,
+    alive: Box | None,
+    final: Final | None = None,
 ) -> tuple[jax.Array, Any]:
-    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; notes [T, ...]."""
+    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; notes [T, ...].
+
+    With `final`, what a particle that is still going has come to is worth that too.
+    """
     count = candidates.shape[0]
     place = jnp.broadcast_to(obs, (particles, count, *obs.shape))
     going = jnp.ones((particles, count), dtype=bool)
@@ -46,5 +56,6 @@ def imagined_returns(
         return (following, going), (earned, note)
 
     keys = jax.random.split(key, candidates.shape[1])
-    _, (rewards, notes) = jax.lax.scan(walk, (place, going), (jnp.swapaxes(candidates, 0, 1), keys))
-    return rewards.sum(axis=0), notes
+    last, (rewards, notes) = jax.lax.scan(walk, (place, going), (jnp.swapaxes(candidates, 0, 1), keys))
+    total = rewards.sum(axis=0)
+    return (total if final is None else total + jnp.where(last[1], final(last[0]), 0.0)), notes

@@ -1,0 +1,155 @@
+"""What one lane learns after an iteration, as pure functions: both posteriors, the units, what follows the horizon.
+
+`vblrl.py` says when, and runs these for all lanes through `vmap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from posterity import replay as memory
+from posterity.agents.dynamics import Model
+from posterity.models import elbo, horizon, normaliser, posterior, uncertainty
+from posterity.models.confidence import BackwardSettings
+from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
+from posterity.models.horizon import HorizonSettings, Value
+from posterity.models.network import NetworkSettings, Weights
+from posterity.models.normaliser import Normaliser
+from posterity.models.posterior import Posterior
+from posterity.planning.cem import PlannerSettings
+from posterity.replay import Replay
+from posterity.settings import Settings, setting
+from posterity.types import Spec, Transition
+
+Who = Literal["task", "world"]
+Group = tuple[Who, ...]  # posteriors that are fitted in one program
+
+
+class VblrlSettings(Settings):
+    """What VBLRL can be told."""
+
+    planner: PlannerSettings = PlannerSettings()
+    learner: LearnerSettings = LearnerSettings()
+    network: NetworkSettings = NetworkSettings()
+    backward: BackwardSettings = BackwardSettings()
+    horizon: HorizonSettings = HorizonSettings()
+    world_iterations: int = setting(
+        2, "Iterations of a task in which the world posterior acts (released code: 2).", ge=0
+    )
+    task_minimum: int = setting(200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1)
+    task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
+    task_noise: float = setting(1.0, "Factor on the task posterior's spread; 0 is a plain network.", ge=0)
+    normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
+    precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
+    normaliser_iterations: int = setting(5, "Iterations of the first task from which the units are estimated.", ge=1)
+
+
+class Lessons:
+    """Everything that is learned, for one lane."""
+
+    def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
+        self.spec = spec
+        self.settings = settings
+
+    def fresh(self, data: jax.Array) -> Learning:
+        """A posterior that knows nothing."""
+        key, settings = jax.random.wrap_key_data(data), self.settings
+        dims = (self.spec.obs_dim, len(self.spec.low))
+        q = posterior.init(key, *dims, settings.network, settings.learner.initial_scale)
+        return elbo.begin(q)
+
+    def fixed_prior(self, q: Posterior) -> Posterior:
+        """The prior of a posterior that has no other."""
+        return posterior.gaussian(q, self.settings.learner.prior_scale)
+
+    def batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
+        """Transitions as the network takes them."""
+        return Batch(
+            normaliser.inputs(units, rows.obs, rows.action),
+            normaliser.targets(units, rows.obs, rows.reward, rows.next_obs),
+        )
+
+    def measure(self, units: Normaliser, replay: Replay) -> tuple[Normaliser, jax.Array]:
+        """From the first task's transitions: the units, and the targets' deviation in them."""
+        obs, action = replay.obs[0], replay.action[0]
+        plain = normaliser.identity(obs.shape[-1], action.shape[-1])
+        inputs = normaliser.inputs(plain, obs, action)
+        targets = normaliser.targets(plain, obs, replay.reward[0], replay.next_obs[0])
+        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
+        units = measured if self.settings.normalise else units
+        return units, measured.target_scale / units.target_scale
+
+    def fit(
+        self,
+        who: Group,
+        data: jax.Array,
+        learned: dict[Who, Learning],
+        prior: Posterior,
+        units: Normaliser,
+        replay: Replay,
+        number: jax.Array,
+    ) -> list[tuple[Learning, elbo.Loss]]:
+        """The task's posterior on its own transitions, the world's on those of all tasks so far, or both at once."""
+        settings, key = self.settings.learner, jax.random.wrap_key_data(data)
+
+        def task_batch(k: jax.Array) -> Batch:
+            return self.batch(units, memory.sample_task(k, replay, number, settings.task_rows))
+
+        def world_batch(k: jax.Array) -> Batch:
+            rows = memory.sample_world(k, replay, number + 1, settings.world_tasks, settings.world_rows)
+            return self.batch(units, rows)
+
+        noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
+        task_noise = noise * self.settings.task_noise
+        keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
+        fits = {
+            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise),
+            "world": Fit(keys["world"], learned["world"], fixed, world_batch, settings.world_rate, noise),
+        }
+        steps = settings.task_steps if "task" in who else settings.world_steps
+        return elbo.fit_all([fits[name] for name in who], steps, self.settings.network, settings)
+
+    def fresh_value(self, data: jax.Array) -> Value:
+        """Nothing follows the horizon yet."""
+        return horizon.init(jax.random.wrap_key_data(data), self.spec.obs_dim, self.settings.horizon)
+
+    def fit_value(
+        self, data: jax.Array, value: Value, units: Normaliser, replay: Replay, number: jax.Array
+    ) -> tuple[Value, jax.Array]:
+        """What follows a state, from the task's transitions."""
+        settings, box = self.settings.horizon, self.spec.alive
+
+        def draw(k: jax.Array) -> horizon.Steps:
+            rows = memory.sample_task(k, replay, number, settings.rows)
+            ended = jnp.zeros(settings.rows)
+            if box is not None:
+                ended = 1.0 - ((rows.next_obs > box[0]) & (rows.next_obs < box[1])).all(axis=-1)
+            return horizon.Steps(rows.obs, rows.reward, rows.next_obs, ended)
+
+        key = jax.random.fold_in(jax.random.wrap_key_data(data), 2)
+        return horizon.fit(key, value, units, draw, settings)
+
+    def check(
+        self,
+        draw: Callable[[jax.Array, Model], Weights],
+        data: jax.Array,
+        model: Model,
+        units: Normaliser,
+        rows: Transition,
+    ) -> dict[str, jax.Array]:
+        """How well the acting posterior foretold this iteration, which it has not learned from yet."""
+        networks = draw(jax.random.wrap_key_data(data), model)
+        inputs = normaliser.inputs(units, rows.obs, rows.action)
+        targets = normaliser.targets(units, rows.obs, rows.reward, rows.next_obs)
+        forecast = uncertainty.predict(networks, inputs, self.settings.network)
+        held = uncertainty.calibration(forecast, targets)
+        return {
+            "model_error": held.error,
+            "model_coverage": held.coverage,
+            "aleatory": held.aleatory,
+            "epistemic": held.epistemic,
+        }
