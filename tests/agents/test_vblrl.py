@@ -206,3 +206,20 @@ def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
     assert told[0].keys() == said[0].keys()
     assert both._fit[("task", "world")]._cache_size() == 1
+
+
+def test_a_value_is_learned_goes_on_to_the_next_task_and_is_kept_for_evaluation():
+    settings = VblrlSettings.model_validate({**SMALL, "horizon": {"use": True, "steps": 3, "hidden": [4]}})
+    budget = Budget(tasks=3, iterations=3, steps=12)
+    for mode, goes_on in (("vblrl", True), ("single-task", False)):
+        far = Vblrl(SPEC, settings, budget, mode)
+        state = far.begin_task(KEYS, far.init(KEYS))
+        learned_state, told = far.learn(KEYS, state, [rows(0), rows(1)])
+        assert told[0]["value_error"] > 0
+        assert not same(learned_state.value.weights, state.value.weights)
+        later = far.begin_task([key.fold(1) for key in KEYS], learned_state)
+        assert same(later.value, learned_state.value) == goes_on
+        player = far.player(far.keep(KEYS, learned_state), far.keep(KEYS, learned_state), "back", "task-only")
+        assert same(player.models[0].value, learned_state.value.weights)
+        _, actions = far.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+        assert np.isfinite(actions).all()
