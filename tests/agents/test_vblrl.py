@@ -211,7 +211,8 @@ def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other
 def test_a_value_is_learned_goes_on_to_the_next_task_and_is_kept_for_evaluation():
     settings = VblrlSettings.model_validate({**SMALL, "horizon": {"use": True, "steps": 3, "hidden": [4]}})
     budget = Budget(tasks=3, iterations=3, steps=12)
-    for mode, goes_on in (("vblrl", True), ("single-task", False)):
+    cases: tuple[tuple[Mode, bool], ...] = (("vblrl", True), ("single-task", False))
+    for mode, goes_on in cases:
         far = Vblrl(SPEC, settings, budget, mode)
         state = far.begin_task(KEYS, far.init(KEYS))
         learned_state, told = far.learn(KEYS, state, [rows(0), rows(1)])
