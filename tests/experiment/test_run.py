@@ -18,6 +18,7 @@ from posterity.experiment.config import resolve
 from posterity.experiment.progress import Quiet
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import lifelong
+from posterity.families.base import FiniteEnv
 
 SMALL: dict[str, Any] = {"tasks": 3, "iterations": 4, "seeds": 2}
 
@@ -256,3 +257,26 @@ def test_a_family_of_ones_own_runs_by_its_module_and_class(tmp_path: Path, monke
     assert run.returns.shape == (5, 20, 8)
     assert run.returns[:, 10:, 0].mean() > 0.4, "what earlier corridors taught"
     assert run.returns[:, 10:, -1].mean() > 0.85, "and where the exit is elsewhere, that is found out"
+
+
+@pytest.mark.parametrize("wrong", [RuntimeError("motor lost"), None], ids=["raises", "not finite"])
+def test_an_environment_that_fails_ends_the_run_in_one_line_and_it_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception | None
+):
+    whole = unbroken(tmp_path / "whole")
+    play, steps = FiniteEnv.step, 0
+
+    def failing(self: FiniteEnv, action: int):
+        nonlocal steps
+        steps += 1
+        if steps == 300 and wrong is not None:
+            raise wrong
+        following, reward, *rest = play(self, action)
+        return (following, float("nan") if steps == 300 else reward, *rest)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FiniteEnv, "step", failing)
+        with pytest.raises(UserError, match=r"The environment FiniteEnv .* go on with: posterity resume"):
+            posterity.run("item-search", method="blrl", out=tmp_path / "run", **SMALL, save_every=0)
+    posterity.resume(tmp_path / "run")
+    assert records(tmp_path / "run") == whole
