@@ -313,7 +313,8 @@ class Vblrl:
         """Search with one posterior, and add to the forecasts what the found plan will earn."""
         (draw_key, search_key), obs, first = self._unpacked(met)
         returns = self.imagination.forward(draw_key, model, units, obs)
-        action, after, promised, _ = self._search(search_key, returns, plan, first)
+        within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)  # the same networks
+        action, after, promised, _ = self._search(search_key, returns, within, plan, first)
         return action, after, forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
@@ -322,13 +323,13 @@ class Vblrl:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
         (draw_key, search_key), obs, first = self._unpacked(met)
         returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
-        action, after, _, notes = self._search(search_key, returns, plan, first)
+        action, after, _, notes = self._search(search_key, returns, returns, plan, first)
         return action, after, jax.tree.map(lambda share: share.mean(), notes)
 
     def _search(
-        self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array
+        self, key: jax.Array, returns: Returns, within: Returns, plan: Plan, first: jax.Array
     ) -> tuple[jax.Array, Plan, jax.Array, Any]:
-        """The first action of the search's mean, where the next search begins, and what the found plan would earn."""
+        """The first action of the search's mean, where the next search begins, what the plan earns within its horizon."""
         search_key, last_key = jax.random.split(key)
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
 
@@ -336,7 +337,7 @@ class Vblrl:
             return returns(k, candidates)[0].mean(axis=0)
 
         found, _ = cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)
-        promised, notes = returns(last_key, found.mean[None])
+        promised, notes = within(last_key, found.mean[None])
         return found.mean[0], cem.shifted(found, self.fresh_plan), promised[:, 0], notes
 
     def _unpacked(self, met: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
