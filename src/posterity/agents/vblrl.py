@@ -329,7 +329,7 @@ class Vblrl:
     def _search(
         self, key: jax.Array, returns: Returns, within: Returns, plan: Plan, first: jax.Array
     ) -> tuple[jax.Array, Plan, jax.Array, Any]:
-        """The first action of the search's mean, where the next search begins, what the plan earns within its horizon."""
+        """The first action of the search's mean, where the next search begins, and what the plan earns."""
         search_key, last_key = jax.random.split(key)
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
 
