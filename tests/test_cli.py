@@ -59,6 +59,8 @@ def written(folder: Path) -> list[str]:
         ("evaluate nowhere", "nowhere holds no run"),
         ("evaluate nowhere --scores strat", "Unknown score 'strat'. Did you mean 'start'?"),
         ("evaluate nowhere --backward world", "Unknown strategy 'world'. Did you mean 'world-only'?"),
+        ("run pendulum-gravity --network.hidden 0", "1 unit or more"),
+        ("run pendulum-gravity --network.log-variance-low 3", "log_variance_low is 3"),
         ("bench run --lanes 0", "lanes and iterations are 1 or more"),
         ("families --show item-search --seed -1", "seed -1"),
         ("run nowhere.to_be:Found", "Cannot load family 'nowhere.to_be:Found'"),

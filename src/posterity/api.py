@@ -44,7 +44,8 @@ def evaluate(
 ) -> dict[str, Interval]:
     """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval."""
     play(Path(out), Plan(scores, backward, episodes), lambda *_: None)
-    return intervals(read_run(Path(out)))
+    played = {f"back-{backward}" if score == "back" else score for score in scores}
+    return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
 
 
 def read(out: str | Path) -> Run:

@@ -26,7 +26,7 @@ COMMANDS = {
         "zero-shot, Start, Train and Back of a run, apart from training",
     ),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
-    "bench": ("posterity.commands.benching:bench", "planner, fit, env: how fast this machine is"),
+    "bench": ("posterity.commands.benching:bench", "planner, fit, env, run: how fast this machine is"),
     "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),
 }
 DONE, USER_ERROR, INTERRUPTED = 0, 2, 130

@@ -48,3 +48,10 @@ def test_a_number_that_is_not_finite_is_a_model_that_diverged():
     with pytest.raises(UserError, match=r"task 2, iteration 3 \(x is nan\)"):
         checks.infos({"x": np.array([1.0, np.nan])}, 2, 2, 3)
     assert checks.infos({"x": np.array([1.0, 2.0])}, 2, 0, 0) == [{"x": 1.0}, {"x": 2.0}]
+
+
+def test_a_forecast_that_overflowed_is_left_out_and_is_no_divergence():
+    told = checks.infos(
+        {"forecast": np.array([np.inf]), "forecast_spread": np.array([np.nan]), "x": np.ones(1)}, 1, 0, 0
+    )
+    assert told == [{"x": 1.0}]

@@ -3,11 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from posterity.agents.base import Strategy
 from posterity.agents.dynamics import Imagination, Model
 from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Kept, Vblrl
+from posterity.errors import UserError
 from posterity.models import normaliser
 from posterity.models.confidence import BackwardSettings
 from posterity.models.network import Layer, NetworkSettings
@@ -123,4 +125,5 @@ def test_why_the_plain_path_is_taken_is_said_in_one_line():
     assert imagination(fused="on").why_plain == ""
     assert imagination(fused="off").why_plain == "planner.fused is off"
     assert imagination(fused="auto").why_plain == "there is no NVIDIA GPU"
-    assert "redraw" in imagination(fused="on", redraw=True).why_plain
+    with pytest.raises(UserError, match="redraw"):
+        imagination(fused="on", redraw=True)

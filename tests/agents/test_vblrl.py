@@ -12,6 +12,7 @@ from posterity.agents.base import Score, Strategy
 from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Mode, Vblrl
 from posterity.errors import UserError
+from posterity.models import network
 from posterity.types import Budget, Key, Spec, Transition
 
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), steps=12, alive=None)
@@ -182,7 +183,7 @@ def test_before_anything_was_learned_play_is_random():
 def test_one_particle_has_no_confidence():
     settings = VblrlSettings.model_validate({**SMALL, "planner": {**SMALL["planner"], "particles": 1}})
     alone = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
-    with pytest.raises(UserError, match="2 or more"):
+    with pytest.raises(UserError, match="plans with one"):
         alone.player(kept(), kept(), "back", "confidence")
 
 
@@ -195,11 +196,12 @@ def test_start_is_the_first_iteration_that_the_tasks_own_posterior_acts_in():
 
 def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other():
     """To float tolerance: products of another shape round in another order."""
-    learner = {**SMALL["learner"], "together": "on"}
-    settings = VblrlSettings.model_validate({**SMALL, "learner": learner})
-    both = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
-    state = agent().begin_task(KEYS, agent().init(KEYS))
-    apart, told = agent().learn(KEYS, state, [rows(0), rows(1)])
+    budget = Budget(tasks=3, iterations=3, steps=12)
+    learner = {**SMALL["learner"], "task_rows": 5}  # fewer than the world's 8: the task's batches are filled up
+    alone = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": learner}), budget)
+    both = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": {**learner, "together": "on"}}), budget)
+    state = alone.begin_task(KEYS, alone.init(KEYS))
+    apart, told = alone.learn(KEYS, state, [rows(0), rows(1)])
     fresh = both.begin_task(KEYS, both.init(KEYS))
     joined, said = both.learn(KEYS, fresh, [rows(0), rows(1)])
     for one, other in zip(jax.tree.leaves(apart), jax.tree.leaves(joined), strict=True):
@@ -224,3 +226,80 @@ def test_a_value_is_learned_goes_on_to_the_next_task_and_is_kept_for_evaluation(
         assert same(player.models[0].value, learned_state.value.weights)
         _, actions = far.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
         assert np.isfinite(actions).all()
+
+
+def drifting(sign: float, seed: int) -> Transition:
+    """Twelve steps of x' = x + (sign, 0): two tasks of opposite sign contradict each other."""
+    generator = np.random.default_rng(seed)
+    obs = generator.normal(size=(12, 2))
+    return Transition(
+        obs, generator.uniform(-1, 1, (12, 1)), obs[:, 0], obs + np.array([sign, 0.0]), np.zeros(12, dtype=bool)
+    )
+
+
+def test_the_world_learns_from_all_tasks_and_a_task_from_its_own():
+    """After a task of drift +1 and one of drift -1 the task expects about -1, the world about 0."""
+    learner = {**SMALL["learner"], "world_steps": 400, "task_steps": 400, "world_rate": 0.01, "task_rate": 0.01}
+    settings = VblrlSettings.model_validate({**SMALL, "learner": {**learner, "world_rows": 16}, "normalise": False})
+    able = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    state = able.init(KEYS)
+    for task, sign in enumerate((1.0, -1.0)):
+        state = able.begin_task([key.fold(task) for key in KEYS], state)
+        for iteration in range(2):
+            new = [drifting(sign, 10 * task + iteration), drifting(sign, 100 + 10 * task + iteration)]
+            state, _ = able.learn([key.fold(task, iteration) for key in KEYS], state, new)
+    asked = np.concatenate([drifting(1.0, 7).obs, np.zeros((12, 1))], axis=1).astype(np.float32)
+    for lane in (0, 1):
+        drift = {}
+        for name, learned_part in (("task", state.task), ("world", state.world)):
+            mean = jax.tree.map(lambda leaf, lane=lane: leaf[lane], learned_part.posterior.mean)
+            drift[name] = float(network.forward(mean, jnp.asarray(asked), settings.network).mean[:, 1].mean())
+        assert drift["task"] < -0.7
+        assert abs(drift["world"]) < 0.5
+
+
+def test_the_task_posterior_is_drawn_towards_its_prior():
+    """With a heavy KL the fit ends nearer to where the prior was put than a fit towards another one."""
+    settings = VblrlSettings.model_validate(
+        {**SMALL, "learner": {**SMALL["learner"], "kl_weight": 10.0, "task_steps": 50}}
+    )
+    heavy = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    state = heavy.begin_task(KEYS, heavy.init(KEYS))
+    moved = jax.tree.map(lambda leaf: leaf + 0.5, state.prior.mean)
+    near, _ = heavy.learn(KEYS, state._replace(prior=state.prior._replace(mean=moved)), [rows(0), rows(1)])
+    far, _ = heavy.learn(KEYS, heavy.begin_task(KEYS, heavy.init(KEYS)), [rows(0), rows(1)])
+
+    def distance(one: Any) -> float:
+        pairs = zip(jax.tree.leaves(one.task.posterior.mean), jax.tree.leaves(moved), strict=True)
+        return float(sum(((a - b) ** 2).sum() for a, b in pairs))
+
+    assert distance(near) < distance(far)
+
+
+def test_a_search_begins_where_the_last_one_ended_and_anew_with_an_episode():
+    state, _ = learned()
+    obs = [np.zeros(2, dtype=np.float32)] * 2
+    far = state._replace(plan=jax.tree.map(lambda leaf: leaf + 0.9, state.plan))
+    _, kept_on = agent().act(KEYS, far, obs, [False, False])
+    _, anew = agent().act(KEYS, far, obs, [True, True])
+    _, plain = agent().act(KEYS, state, obs, [True, True])
+    np.testing.assert_array_equal(anew, plain)
+    assert not np.array_equal(kept_on, anew)
+
+
+def test_without_transfer_every_task_has_units_of_its_own():
+    state, _ = learned("single-task")
+    alone = agent("single-task")
+    wide = [row._replace(obs=row.obs * 9.0, next_obs=row.next_obs * 9.0) for row in (rows(3), rows(4))]
+    later = alone.begin_task([key.fold(1) for key in KEYS], state)
+    later, _ = alone.learn([key.fold(2) for key in KEYS], later, wide)
+    np.testing.assert_allclose(later.units.input_scale[0, :2], wide[0].obs.std(axis=0), rtol=1e-3)
+
+
+def test_no_gradient_steps_leave_a_posterior_as_it_is():
+    settings = VblrlSettings.model_validate({**SMALL, "learner": {**SMALL["learner"], "task_steps": 0}})
+    idle = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    state = idle.begin_task(KEYS, idle.init(KEYS))
+    after, told = idle.learn(KEYS, state, [rows(0), rows(1)])
+    assert same(after.task, state.task)
+    assert "task_total" not in told[0]

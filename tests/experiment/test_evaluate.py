@@ -1,9 +1,11 @@
 """Evaluation apart from training."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -14,8 +16,10 @@ from posterity.experiment.evaluate import Plan, evaluate
 from posterity.experiment.progress import Quiet
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import lifelong
+from posterity.families.pendulum import PendulumGravity, PendulumSettings
 from posterity.report import scores
 from posterity.report.metrics import read_run
+from posterity.types import Key
 
 AGENT = {
     "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
@@ -78,6 +82,123 @@ def test_the_library_gives_each_score_with_its_interval(run: Path):
     found = posterity.evaluate(run, scores=("train",), episodes=1)
     assert found["train"].over == "seeds"
     assert found["train"].low <= found["train"].mean <= found["train"].high
+
+
+class Seen(gymnasium.Wrapper):
+    """Writes down how every episode began."""
+
+    began: ClassVar[list[tuple[float, ...]]] = []
+
+    def reset(self, **options: Any):
+        obs, info = super().reset(**options)
+        self.began.append(tuple(obs))
+        return obs, info
+
+
+class Witness:
+    """An agent that keeps where it was, and tells who played with what."""
+
+    together = True
+    start = 1
+    played: ClassVar[list[tuple[Any, ...]]] = []
+    keys: ClassVar[list[tuple[int, ...]]] = []
+
+    def __init__(self, *_: Any) -> None:
+        self.place = (0, 0)
+
+    def init(self, keys: list[Key]) -> Any:
+        return Place(np.array([key.path[0] for key in keys]), np.full(len(keys), -1), np.zeros(len(keys), int))
+
+    def begin_task(self, keys: list[Key], state: Any) -> Any:
+        return state._replace(task=state.task + 1, iteration=state.iteration * 0)
+
+    def act(self, keys: list[Key], state: Any, obs: list[Any], first: list[bool]) -> Any:
+        return state, [np.zeros(1, np.float32) for _ in keys]
+
+    def observe(self, keys: list[Key], state: Any, rows: Any) -> Any:
+        return state
+
+    def learn(self, keys: list[Key], state: Any, rows: Any) -> Any:
+        return state._replace(iteration=state.iteration + 1), [{} for _ in keys]
+
+    def keep(self, keys: list[Key], state: Any) -> Any:
+        return state
+
+    def player(self, own: Any, latest: Any, score: str, strategy: str) -> Any:
+        for lane in range(len(own.lane)):
+            mine, now = (tuple(int(part[lane]) for part in kept) for kept in (own, latest))
+            self.played.append((score, mine, now if score == "back" else None))
+        return own
+
+    def play(self, keys: list[Key], player: Any, obs: list[Any], first: list[bool]) -> Any:
+        self.keys.extend(key.path for key in keys)
+        return player, [np.zeros(1, np.float32) for _ in keys]
+
+
+class Place(NamedTuple):
+    lane: Any
+    task: Any
+    iteration: Any
+
+
+def test_each_score_is_played_with_what_was_kept_at_its_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Kept is (seed, task, iterations done); two seeds, three tasks of four iterations."""
+    family = PendulumGravity(PendulumSettings(steps=3))
+    make = family.make
+    monkeypatch.setattr(family, "make", lambda task: Seen(make(task)))
+    for module in ("run", "evaluate"):
+        monkeypatch.setattr(f"posterity.experiment.{module}.build", lambda config: (family, Witness()))
+    posterity.run("pendulum-gravity", out=tmp_path / "run", tasks=3, iterations=4, steps=3, seeds=2, seed=5)
+    for told in (Witness.played, Witness.keys, Seen.began):
+        told.clear()
+    evaluate(tmp_path / "run", Plan(episodes=2, every=2), quiet)
+    places = [(seed, task) for seed in (5, 6) for task in (0, 1, 2)]
+    expected = {("zero-shot", (*place, 0), None) for place in places}
+    expected |= {("start", (*place, 1), None) for place in places} | {("train", (*place, 4), None) for place in places}
+    expected |= {("back", (*place, 4), (place[0], 2, 4)) for place in places}
+    expected |= {("back", (*place, 4), (place[0], 1, 4)) for place in places if place[1] < 2}
+    assert set(Witness.played) == expected
+    assert len(set(Witness.keys)) == len(Witness.keys) == 3 * len(Seen.began), "every decision has a key of its own"
+    assert len(set(Seen.began)) == 2 * 3 * 2, "seed, task and episode decide how it begins, not the score"
+
+
+def test_scores_of_a_run_that_went_on_are_marked(tmp_path: Path):
+    config = resolve("item-search", "blrl", "quick", {"tasks": 2, "iterations": 1, "keep": True})
+    folder = RunFolder.create(tmp_path / "run", config, "test")
+    lifelong(config, folder, Quiet(), lambda: "enough")
+    folder.close()
+    evaluate(tmp_path / "run", Plan(scores=("train", "back"), episodes=1), quiet)
+    assert "before the run went on" not in str(scores.table([read_run(tmp_path / "run")]).caption)
+    posterity.resume(tmp_path / "run")
+    caption = str(scores.table([read_run(tmp_path / "run")]).caption)
+    assert "before the run went on: back-confidence of run, train of run" in caption
+    assert set(posterity.evaluate(tmp_path / "run", scores=("train",))) == {"train"}
+    assert "train of run" not in str(scores.table([read_run(tmp_path / "run")]).caption)
+
+
+def test_what_cannot_be_played_is_said_before_anything_is(run: Path, tmp_path: Path):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"backward": "conf"}, "Unknown strategy 'conf'"),
+        ({"scores": ("bogus",)}, "Unknown score 'bogus'"),
+        ({"scores": ()}, "Which scores"),
+        ({"episodes": 0}, "1 or more"),
+    ]
+    for options, said in wrong:
+        with pytest.raises(UserError, match=said):
+            posterity.evaluate(run, **options)
+    shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "copy" / "checkpoints" / "task-0001-end.safetensors").unlink()
+    with pytest.raises(UserError, match="lacks task-0001-end"):
+        evaluate(tmp_path / "copy", Plan(), quiet)
+    shutil.rmtree(tmp_path / "copy" / "checkpoints")
+    with pytest.raises(UserError, match="no checkpoints to play from"):
+        evaluate(tmp_path / "copy", Plan(), quiet)
+
+
+def test_a_method_without_strategies_refuses_one(tmp_path: Path):
+    posterity.run("item-search", out=tmp_path / "run", tasks=1, iterations=1, keep=True)
+    with pytest.raises(UserError, match="one way of going back"):
+        evaluate(tmp_path / "run", Plan(strategy="task-only"), quiet)
 
 
 def test_of_a_run_in_progress_only_finished_tasks_are_evaluated(tmp_path: Path):

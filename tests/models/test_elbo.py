@@ -93,3 +93,22 @@ def test_spreads_tell_lack_of_data_from_noise():
         aleatory.append(float(jnp.exp(0.5 * log_variance).mean()))
     assert epistemic[1] < 0.5 * epistemic[0]
     assert abs(aleatory[1] - 0.3) < 0.05
+
+
+def test_a_posterior_that_the_last_step_broke_has_no_finite_loss():
+    """The loss of the only step is finite; the step is not."""
+    start = elbo.begin(posterior.init(jax.random.key(0), 1, 1, LINEAR, 0.1))
+    prior = posterior.gaussian(start.posterior, 1.0)
+    batch = Batch(jnp.ones((4, 2)), jnp.ones((4, 2)))
+    for rate, finite in ((1e-3, True), (float("inf"), False)):
+        _, loss = elbo.fit(jax.random.key(1), start, prior, lambda _: batch, 1, rate, LINEAR, LearnerSettings(), 1.0)
+        assert bool(jnp.isfinite(loss.total)) == finite
+
+
+def test_rows_that_only_fill_up_do_not_count():
+    q = posterior.init(jax.random.key(0), 1, 1, LINEAR, 0.1)
+    prior = posterior.gaussian(q, 1.0)
+    batch = Batch(jnp.ones((4, 2)), 2.0 * jnp.ones((4, 2)))
+    plain, _ = elbo.loss(jax.random.key(1), q, prior, batch, LINEAR, LearnerSettings(), 0.0)
+    filled, _ = elbo.loss(jax.random.key(1), q, prior, batch.filled(9), LINEAR, LearnerSettings(), 0.0)
+    np.testing.assert_allclose(filled, plain, rtol=1e-6)

@@ -39,8 +39,9 @@ def infos(facts: dict[str, Any], lanes: int, task: int, iteration: int) -> list[
     told: list[Info] = []
     for lane in range(lanes):
         numbers = {name: round(float(value[lane]), 6) for name, value in arrays.items()}
-        if np.isnan(numbers.get("forecast_came", 0.0)):
-            del numbers["forecast_came"]  # every window was cut by an episode's end
+        for name in ("forecast", "forecast_spread", "forecast_came"):  # every window was cut, or imagination overflowed
+            if not np.isfinite(numbers.get(name, 0.0)):
+                del numbers[name]
         for name, value in numbers.items():
             if not np.isfinite(value):
                 where = f"task {task}, iteration {iteration}"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
 from posterity.models.confidence import BackwardSettings
 from posterity.models.network import NetworkSettings, Prediction, Weights
@@ -60,6 +61,8 @@ class Imagination:
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
         self.why_plain = _why_plain(planner, shape, spec)  # empty: the kernel imagines
+        if planner.fused == "on" and self.why_plain:
+            raise UserError(f"planner.fused is on, but {self.why_plain}")
 
     def draw(self, key: jax.Array, model: Model) -> Weights:
         """P networks."""
@@ -152,6 +155,14 @@ def _nvidia() -> bool:
     return jax.default_backend() == "gpu" and "nvidia" in jax.devices()[0].device_kind.lower()
 
 
+def _memory() -> int:
+    """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
+    major, minor = (int(part) for part in str(getattr(jax.devices()[0], "compute_capability", "9.0")).split("."))
+    if major >= 9:
+        return fused.SHARED_MEMORY
+    return 140 * 1024 if (major, minor) == (8, 0) else 76 * 1024
+
+
 def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> str:
     """Why the plain path imagines, or nothing: then the kernel does."""
     if planner.fused == "off":
@@ -165,4 +176,4 @@ def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> 
         (jax.ShapeDtypeStruct((1, *pair), jnp.float32), jax.ShapeDtypeStruct((1, pair[1]), jnp.float32))
         for pair in pairwise(sizes)
     ]
-    return fused.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products)
+    return fused.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products, _memory())

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from pydantic import model_validator
 
 from posterity.agents.base import Info, Score, Strategy
 from posterity.errors import UserError
@@ -50,6 +51,12 @@ class GradientSettings(Settings):
     initial_log_std: float = setting(0.0, "Log deviation of a new policy; the action range is -1 .. 1 (published: 0).")
     least_log_std: float = setting(-3.0, "No log deviation falls below this (published: -3).")
     value: ValueSettings = ValueSettings()
+
+    @model_validator(mode="after")
+    def _sensible(self) -> GradientSettings:
+        if any(units < 1 for units in self.hidden):
+            raise ValueError(f"hidden is {self.hidden}; a layer has 1 unit or more")
+        return self
 
 
 class GradientState(NamedTuple):

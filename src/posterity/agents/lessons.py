@@ -73,13 +73,13 @@ class Lessons:
             normaliser.targets(units, rows.obs, rows.reward, rows.next_obs),
         )
 
-    def measure(self, units: Normaliser, replay: Replay) -> tuple[Normaliser, jax.Array]:
-        """From the first task's transitions: the units, and the targets' deviation in them."""
-        obs, action = replay.obs[0], replay.action[0]
+    def measure(self, units: Normaliser, replay: Replay, number: jax.Array) -> tuple[Normaliser, jax.Array]:
+        """From the transitions of task `number`: the units, and the targets' deviation in them."""
+        obs, action = replay.obs[number], replay.action[number]
         plain = normaliser.identity(obs.shape[-1], action.shape[-1])
         inputs = normaliser.inputs(plain, obs, action)
-        targets = normaliser.targets(plain, obs, replay.reward[0], replay.next_obs[0])
-        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
+        targets = normaliser.targets(plain, obs, replay.reward[number], replay.next_obs[number])
+        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[number])
         units = measured if self.settings.normalise else units
         return units, measured.target_scale / units.target_scale
 

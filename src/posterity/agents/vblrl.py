@@ -34,7 +34,7 @@ import numpy as np
 
 from posterity import replay as memory
 from posterity.agents import checks
-from posterity.agents.base import Info, Score, Strategy
+from posterity.agents.base import STRATEGIES, Info, Score, Strategy
 from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
 from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
 from posterity.errors import UserError
@@ -109,7 +109,7 @@ class Vblrl:
         self._plan = self._program(self._plan_one)
         self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
-        self._measure = self._program(lessons.measure)
+        self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
         self._check = self._program(partial(lessons.check, self.imagination.draw))
         self._fresh_value = self._program(lessons.fresh_value)
         self._fit_value = self._program(lessons.fit_value, in_axes=(0, 0, 0, 0, None))
@@ -194,13 +194,15 @@ class Vblrl:
             facts |= checks.forecasts(state.forecast, new, settings.planner.horizon)
         replay = self._add(state.replay, np.int32(state.number), new)
         units, scale = state.units, state.scale
-        if state.number == 0 and state.iteration < settings.normaliser_iterations:
-            units, scale = self._measure(units, replay)
+        young = state.number == 0 or self.mode == "single-task"  # without transfer every task has units of its own
+        if young and state.iteration < settings.normaliser_iterations:
+            units, scale = self._measure(units, replay, np.int32(state.number))
         collected = (state.iteration + 1) * new.reward.shape[1]
         due: list[Who] = []
-        if self.mode != "hip-mdp" and collected >= settings.task_minimum:
+        learner = settings.learner
+        if self.mode != "hip-mdp" and collected >= settings.task_minimum and learner.task_steps:
             due.append("task")
-        if self.mode != "single-task":
+        if self.mode != "single-task" and learner.world_steps:
             due.append("world")
         learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
         for who in self._groups(due):
@@ -231,6 +233,11 @@ class Vblrl:
         """Iterations of a task before its own posterior acts."""
         return max(self.settings.world_iterations, -(-self.settings.task_minimum // self.budget.steps))
 
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """How it can go back."""
+        return STRATEGIES if self.mode == "vblrl" else STRATEGIES[:1]
+
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
         random = jnp.full(state.scale.shape[0], self._random(state))
@@ -251,7 +258,9 @@ class Vblrl:
         elif self.mode == "vblrl" and score == "back":
             models = {"confidence": (task, today), "task-only": (task,), "world-only": (today,)}[strategy]
         if len(models) > 1 and self.settings.planner.particles < 2:
-            raise UserError("Confidence is a spread over particles: it needs --planner.particles of 2 or more")
+            raise UserError(
+                "Confidence is a spread over particles, and this run plans with one; go back with --backward task-only"
+            )
         none = jnp.zeros(lanes)
         plan = _lanes(self.fresh_plan, lanes)
         return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none))

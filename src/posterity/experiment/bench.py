@@ -145,7 +145,7 @@ def bench_run(config: RunConfig, iterations: int) -> list[dict[str, Any]]:
     """
     family, agent = build(config)
     clock: Any = Clock(together(agent))
-    skipped = min(agent.start + 2, config.iterations - 1)
+    skipped = min(clock.start + 2, config.iterations - 1)
     marks: list[dict[str, float]] = []
 
     def stop() -> str:
@@ -175,7 +175,7 @@ def bench_run(config: RunConfig, iterations: int) -> list[dict[str, Any]]:
             "simulation_and_the_rest": each["all"] - each["act"] - each["learn"],
             "whole_run_minutes": whole / 60.0,
             "whole_run_hours": whole / 3600.0,
-            **agent.engine,
+            **getattr(agent, "engine", {}),
         }
     ]
 

@@ -13,14 +13,14 @@ and all lanes run in one program. Start states are the same for every score, so 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posterity.agents.base import SCORES, Score, Strategy
-from posterity.errors import UserError
+from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
+from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
 from posterity.experiment.config import RunConfig
 from posterity.experiment.lanes import EachLane, Learners, advance, reset
@@ -40,6 +40,18 @@ class Plan(NamedTuple):
     episodes: int = 3
     every: int = 0  # go back after every so many tasks too, not only after the last
     lanes: int = 64  # episodes played together
+
+    def check(self) -> None:
+        """Refuses what cannot be played."""
+        if not self.scores:
+            raise UserError(f"Which scores? {', '.join(SCORES)}")
+        for score in self.scores:
+            if score not in SCORES:
+                raise unknown("score", score, SCORES)
+        if self.strategy not in STRATEGIES:
+            raise unknown("strategy", self.strategy, STRATEGIES)
+        if min(self.episodes, self.lanes) < 1 or self.every < 0:
+            raise UserError("episodes and lanes are 1 or more, every is 0 or more")
 
 
 class Entry(NamedTuple):
@@ -61,20 +73,25 @@ class Played(NamedTuple):
 
 def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[dict[str, Any]]:
     """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder."""
+    plan.check()
     config, folder = read_config(path), RunFolder(path)
+    if not config.keep:
+        raise UserError(f"{path} kept nothing to evaluate; run it with --keep")
+    if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
+        raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
     finished = folder.position().task
     if finished == 0:
         raise UserError(f"{path} has no finished task to evaluate yet")
-    if not config.keep:
-        raise UserError(f"{path} kept nothing to evaluate; run it with --keep")
-    arena = Arena(config, folder)
+    arena = Arena(config, folder, plan)
+    episodes: dict[Score, list[Entry]] = {}
+    for score in plan.scores:
+        if score != "start" or arena.learners.start < config.iterations:  # else the task's own model never acted
+            episodes[score] = _entries(score, plan, config.seeds, finished)
+    arena.look_for(episodes)
     out = path / "evaluation"
     out.mkdir(exist_ok=True)
     lines: list[dict[str, Any]] = []
-    for score in plan.scores:
-        if score == "start" and arena.learners.start >= config.iterations:
-            continue  # the task's own model never acted
-        entries = _entries(score, plan, config.seeds, finished)
+    for score, entries in episodes.items():
         new = arena.play_all(score, plan, entries, lambda done, total, score=score: tell(score, done, total))
         name = f"back-{plan.strategy}" if score == "back" else score
         text = "".join(json.dumps(line) + "\n" for line in new)
@@ -84,7 +101,7 @@ def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) ->
 
 
 def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]:
-    """Every episode of a score. Back after n tasks is over the tasks before the n-th, or all if it is the last."""
+    """Every episode of a score. Back after n tasks is over all n of them."""
     if score != "back":
         return [
             Entry(lane, task, episode, task)
@@ -105,16 +122,25 @@ def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]
 class Arena:
     """The agent of a run and what it kept, ready to play."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder) -> None:
+    def __init__(self, config: RunConfig, folder: RunFolder, plan: Plan) -> None:
         self.config = config
         self.folder = folder
         self.family: Family
         self.family, agent = build(config)
+        if plan.strategy not in getattr(agent, "strategies", STRATEGIES[:1]):
+            raise UserError(f"'{config.method}' has one way of going back, and '{plan.strategy}' is not it")
         self.learners: Learners = together(agent)
         self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
         self.streams: list[list[Task]] = [self.family.tasks(key.fold("stream"), config.tasks) for key in self.keys]
         self.template = self.learners.keep(self.keys, self.learners.init(self.keys))
         self.loaded: dict[Path, Any] = {}
+
+    def look_for(self, episodes: Mapping[Score, Sequence[Entry]]) -> None:
+        """Says what is missing before anything is played."""
+        needed = {self.folder.kept(entry.task, MOMENTS[score]) for score, some in episodes.items() for entry in some}
+        lost = sorted(path.name for path in needed if not path.exists())
+        if lost:
+            raise UserError(f"{self.folder.path}/checkpoints lacks {lost[0]}, so this run cannot be evaluated any more")
 
     def play_all(
         self, score: Score, plan: Plan, entries: Sequence[Entry], tell: Callable[[int, int], None]

@@ -78,6 +78,7 @@ class RunFolder:
         config = read_config(path)
         folder = cls(path)
         text = (path / "config.toml").read_text(encoding="utf-8")
+        new = not (path / "run.lock").exists()
         folder._take()  # first: another session might still be writing what is read now
         try:
             position = folder.position()
@@ -90,6 +91,8 @@ class RunFolder:
             folder._write("versions.json", _sessions(sessions, command))
         except BaseException:
             folder.close()
+            if new:  # a folder that cannot be gone on with is left as it was
+                (path / "run.lock").unlink(missing_ok=True)
             raise
         return folder, config
 

@@ -172,6 +172,8 @@ def fit_all(
     learned, parts = jax.lax.scan(step, _stack([fit.start for fit in fits]), keys)
     tail = max(1, steps // 10)
     means = jax.tree.map(lambda leaf: leaf[-tail:].mean(axis=0), parts)
+    sound = [jnp.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(learned.posterior)]
+    means = means._replace(total=jnp.where(jnp.stack(sound).all(axis=0), means.total, jnp.nan))  # the last step counts
     return [jax.tree.map(lambda leaf, m=m: leaf[m], (learned, means)) for m in range(len(fits))]
 
 

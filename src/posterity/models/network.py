@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from pydantic import model_validator
 
 from posterity.settings import Settings, setting
 
@@ -32,6 +33,14 @@ class NetworkSettings(Settings):
     activation: ActivationName = setting("elu", "Between layers (released code: elu).")
     log_variance_low: float = setting(-9.0, "Softest lower bound of the predicted log-variance (released code: -9).")
     log_variance_high: float = setting(2.0, "Softest upper bound of the predicted log-variance (released code: 2).")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> NetworkSettings:
+        if self.log_variance_low >= self.log_variance_high:
+            raise ValueError(f"log_variance_low is {self.log_variance_low:g}, not below {self.log_variance_high:g}")
+        if any(units < 1 for units in self.hidden):
+            raise ValueError(f"hidden is {self.hidden}; a layer has 1 unit or more")
+        return self
 
 
 class Layer(NamedTuple):

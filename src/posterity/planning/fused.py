@@ -52,6 +52,7 @@ def supported(
     action_dim: int,
     activation: str,
     precision: Precision = "bf16",
+    memory: int = SHARED_MEMORY,
 ) -> str:
     """Why the kernel cannot do this network, in one line; empty if it can."""
     if activation not in GAINS:
@@ -62,8 +63,8 @@ def supported(
     width = _padded(obs_dim + action_dim + 1)
     entries = sum(first * second for first, second in zip([width, *hidden], [*hidden, 2 * width], strict=True))
     size = entries * (2 if precision == "bf16" else 4)
-    if size > SHARED_MEMORY:
-        return f"the fused planner needs {size // 1024} KB for the weights and has {SHARED_MEMORY // 1024}"
+    if size > memory:
+        return f"the fused planner needs {size // 1024} KB for the weights and has {memory // 1024}"
     return ""
 
 

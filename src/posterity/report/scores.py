@@ -25,6 +25,7 @@ class Scores(NamedTuple):
     """What a run scored in evaluation; what was not evaluated is NaN."""
 
     returns: FloatArray  # [L, K] mean over episodes
+    tasks: int  # finished when it was evaluated
     world_reward: float  # share of rewards that the world model predicted; NaN where there was no choice
     world_state: float
 
@@ -45,7 +46,8 @@ def read_scores(run: Run, name: str) -> Scores | None:
             returns[run.seeds.index(line["seed"]), line["task"], line["episode"]] = line["return"]
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
-    return Scores(mean_known(returns, axis=2), _share(lines, "world_reward"), _share(lines, "world_state"))
+    tasks = last if name.startswith("back") else last + 1
+    return Scores(mean_known(returns, axis=2), tasks, _share(lines, "world_reward"), _share(lines, "world_state"))
 
 
 def _share(lines: Sequence[dict[str, Any]], name: str) -> float:
@@ -64,12 +66,22 @@ def intervals(run: Run) -> dict[str, Interval]:
     return {name: interval(scores.returns) for name, scores in found.items() if scores is not None}
 
 
+def _old(run: Run, name: str) -> bool:
+    """Whether more tasks are finished by now than were evaluated."""
+    scores = read_scores(run, name)
+    finished = int(np.isfinite(run.returns[:, :, -1]).all(axis=0).sum())
+    return scores is not None and scores.tasks < finished
+
+
 def table(runs: Sequence[Run]) -> Table:
     """One line a run, one column a score."""
     rows = [(run, intervals(run)) for run in evaluated(runs)]
     shown = [name for name in COLUMNS if any(name in scores for _, scores in rows)]
     over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
     made = Table(title="Evaluated apart from training, all finished tasks", caption=f"± 95 % interval over {over}")
+    late = sorted({f"{name} of {run.path.name}" for run, scores in rows for name in scores if _old(run, name)})
+    if late:
+        made.caption = f"{made.caption}; evaluated before the run went on: {', '.join(late)}"
     made.add_column("run")
     for name in shown:
         made.add_column(HEADS[COLUMNS.index(name)], justify="right")
