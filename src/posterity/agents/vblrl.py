@@ -1,4 +1,4 @@
-"""Variational Bayesian Lifelong RL (paper, Algorithm 1), and the two baselines that are settings of it.
+"""Variational Bayesian Lifelong RL (paper, Algorithms 1 and 2), and the two baselines that are settings of it.
 
     for each task:
         task posterior <- world posterior, which is its prior too                                     begin_task
