@@ -120,6 +120,7 @@ class Vblrl:
         self.budget = budget
         self.mode: Mode = mode
         self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
+        self.least = None if spec.least is None else (jnp.float32(spec.least[0]), jnp.float32(spec.least[1]))
         self.imagination = Imagination(settings.planner, settings.network, settings.backward, spec)
         self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
         self._fresh = self._program(self._fresh_one)
@@ -371,7 +372,8 @@ class Vblrl:
         plain = normaliser.identity(obs.shape[-1], action.shape[-1])
         inputs = normaliser.inputs(plain, obs, action)
         targets = normaliser.targets(plain, obs, replay.reward[0], replay.next_obs[0])
-        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[0])
+        filled = jnp.arange(obs.shape[0]) < replay.filled[0]
+        measured = normaliser.estimate(inputs, targets, filled, self.least)
         units = measured if self.settings.normalise else units
         return units, measured.target_scale / units.target_scale
 
