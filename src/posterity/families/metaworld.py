@@ -27,15 +27,16 @@ from posterity.settings import Settings, setting
 from posterity.types import FloatArray, Key, Spec, Task
 
 # The package's observation, 39 numbers: hand (3), fingers' opening, two objects of place (3) and turn (4); the same of
-# the step before; goal (3), zeros where it is hidden.
-HAND, OBJECT, BEFORE, GOAL = slice(0, 3), slice(4, 7), slice(18, 21), slice(36, 39)
+# the step before; goal (3), zeros where it is hidden. We add where the hand is drawn to, seen from it (3): actions move
+# that point, the hand follows some steps later.
+HAND, OBJECT, BEFORE, GOAL, PULL = slice(0, 3), slice(4, 7), slice(18, 21), slice(36, 39), slice(39, 42)
 STEP = 0.0125  # seconds
 # What is one unit at least: places differ by some 5 cm between tasks, the hand moves some 2 mm a step, and rewards go
 # up to 2,300 or 10.
 LEAST_REWARD = {"v1": 500.0, "v2": 2.0}
 _NOW = np.array([0.05] * 3 + [0.1] + 2 * ([0.05] * 3 + [0.2] * 4))
-LEAST = np.concatenate([_NOW, _NOW, [0.05] * 3])
-LEAST_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [np.zeros(3)])
+LEAST = np.concatenate([_NOW, _NOW, [0.05] * 3, np.zeros(3)])
+LEAST_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [np.zeros(6)])
 MT10 = (
     "reach",
     "push",
@@ -56,9 +57,9 @@ def _speed(obs: FloatArray) -> FloatArray:
 
 VIEWS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "places": lambda obs: np.concatenate([obs[HAND], obs[OBJECT]]),
-    "places-moving": lambda obs: np.concatenate([obs[HAND], obs[OBJECT], _speed(obs)]),
-    "full": np.array,
-    "moving": lambda obs: np.concatenate([obs[:18], _speed(obs), obs[GOAL]]),
+    "places-moving": lambda obs: np.concatenate([obs[HAND], obs[OBJECT], _speed(obs), obs[PULL]]),
+    "full": lambda obs: obs[:39],
+    "moving": lambda obs: np.concatenate([obs[:18], _speed(obs), obs[PULL], obs[GOAL]]),
 }
 
 
@@ -67,7 +68,7 @@ class ReachSettings(Settings):
 
     observation: Literal["places", "moving", "full"] = setting(
         "places",
-        "places: hand and object, as v1 of 2019; moving: and the hand's speed; full: today's 39, zeros for the goal.",
+        "places: hand and object, as v1 of 2019; moving: and speed and pull of the hand; full: today's 39.",
     )
     reward: Literal["v1", "v2"] = setting("v1", "v1: dense, to about 2,300 a step (paper); v2: today's, 0 to 10.")
     steps: int = setting(150, "Steps after which an episode is cut off (paper: 150).", ge=1, le=500)
@@ -77,7 +78,7 @@ class MtSettings(Settings):
     """What can vary between uses of mt10 and mt50."""
 
     observation: Literal["full", "moving"] = setting(
-        "full", "full: all 39 numbers; moving: 24, with the hand's speed for the frame before."
+        "full", "full: all 39 numbers; moving: 27, with speed and pull of the hand for the frame before."
     )
     goal: Literal["visible", "hidden"] = setting("visible", "Whether the goal is observed (released code: it is).")
     order: Literal["paper", "alphabetical"] = setting(
@@ -195,12 +196,15 @@ class ArmEnv(gymnasium.Env[Any, Any]):
         """The arm at rest and things in their places. Nothing is left to the seed."""
         super().reset(seed=seed, options=options)
         obs, _ = self.inner.reset()
-        return self.view(obs), {}
+        return self._seen(obs), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Moves the hand by a hundredth of the action's first three numbers, and opens or closes the fingers."""
         obs, reward, _, _, info = self.inner.step(np.clip(action, -1.0, 1.0))
-        return self.view(obs), float(reward), False, False, {"success": bool(info["success"])}
+        return self._seen(obs), float(reward), False, False, {"success": bool(info["success"])}
+
+    def _seen(self, obs: FloatArray) -> FloatArray:
+        return self.view(np.append(obs, self.inner.data.mocap_pos[0] - obs[HAND]))
 
     def close(self) -> None:
         """Lets go of the simulator."""
