@@ -116,3 +116,7 @@ class Spec(NamedTuple):
     high: FloatArray  # [A] greatest action
     steps: int  # an episode is cut off after this many
     alive: tuple[FloatArray, FloatArray] | None  # (low [O], high [O]): outside this box an episode ends
+    least: tuple[FloatArray, FloatArray] | None = (
+        None  # least units of observations [O], of reward and changes [1 + O]:
+    )
+    # what lies still in the first task may be elsewhere, or move, in the second

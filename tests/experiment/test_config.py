@@ -2,14 +2,14 @@ import pytest
 
 from posterity.agents import METHODS
 from posterity.errors import UserError
-from posterity.experiment.config import PRESETS, from_toml, resolve, to_toml
+from posterity.experiment.config import PRESETS, from_toml, preset_table, resolve, to_toml
 from posterity.families import FAMILIES, family_type
 
 CASES = [
     (family, method, preset)
     for family in FAMILIES
     for method in METHODS
-    for preset in PRESETS
+    for preset in preset_table(family)
     if METHODS[method].finite == family_type(family).finite
 ]
 
@@ -19,6 +19,39 @@ def test_every_preset_of_every_family_and_method_resolves_and_survives_toml(fami
     config = resolve(family, method, preset)
     assert (config.family, config.method, config.preset) == (family, method, preset)
     assert from_toml(to_toml(config), "here") == config
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_the_three_presets(family: str):
+    assert tuple(preset_table(family))[: len(PRESETS)] == PRESETS
+
+
+def test_a_preset_built_on_another_is_that_one_with_its_changes():
+    """The paper's ablations on Reach: each one name, each one change."""
+    best = resolve("reach", "vblrl", "best").model_dump()
+    for name, place, value in (
+        ("deterministic", ("task_noise",), 0.0),
+        ("particles-1", ("planner", "particles"), 1),
+        ("particles-50", ("planner", "particles"), 50),
+    ):
+        changed = resolve("reach", "vblrl", name).model_dump()
+        assert changed.pop("preset") == name
+        inner = changed["agent"]
+        for part in place[:-1]:
+            inner = inner[part]
+        assert inner[place[-1]] == value
+        original = best["agent"]
+        for part in place[:-1]:
+            original = original[part]
+        inner[place[-1]] = original[place[-1]]
+        assert {**changed, "preset": "best"} == best
+
+
+def test_a_preset_that_a_family_does_not_have_is_refused_with_those_it_has():
+    with pytest.raises(UserError, match=r"Unknown preset 'particles-5'.*'particles-50'.*deterministic"):
+        resolve("reach", "vblrl", "particles-5")
+    with pytest.raises(UserError, match="Unknown preset 'deterministic'"):
+        resolve("hopper-gravity", "vblrl", "deterministic")
 
 
 def test_changes_win_over_the_preset_also_inside_tables():

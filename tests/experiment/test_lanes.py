@@ -30,7 +30,8 @@ class Scripted(gymnasium.Env[Any, Any]):
         episode = len(self.seeds) - 1
         ends = self.moment == (3 if episode % 2 == 0 else 2)
         now = 10 * episode + self.moment
-        return now, float(now), ends and episode % 2 == 0, ends and episode % 2 == 1, {}
+        info: dict[str, Any] = {}
+        return now, float(now), ends and episode % 2 == 0, ends and episode % 2 == 1, info
 
 
 class Scribe:
@@ -92,6 +93,41 @@ def test_lanes_are_kept_apart():
     assert envs[0].seeds != envs[1].seeds
     assert all(entry[1].path[0] == lane for lane, state in enumerate(states) for entry in state)
     np.testing.assert_array_equal(got[0].rows.obs, got[1].rows.obs)
+
+
+class Telling(Scripted):
+    """Says in which steps it was solved: (episode, moment)."""
+
+    def __init__(self, *solved: tuple[int, int]) -> None:
+        super().__init__()
+        self.solved = solved
+
+    def step(self, action: Any):
+        now, reward, terminated, truncated, _ = super().step(action)
+        success = (len(self.seeds) - 1, self.moment) in self.solved
+        return now, reward, terminated, truncated, {"success": float(success)}
+
+
+@pytest.mark.parametrize(
+    ("solved", "steps", "share"),
+    [
+        ((), 7, 0.0),
+        (((0, 1), (0, 2)), 7, 0.5),  # two steps of one episode solve it once
+        (((0, 2), (1, 2)), 7, 1.0),
+        (((0, 2), (2, 1)), 7, 0.5),  # the third episode has not ended
+        (((0, 1),), 2, 1.0),  # none ended: the one under way counts
+    ],
+)
+def test_an_episode_is_solved_if_any_step_of_it_was(solved: tuple[tuple[int, int], ...], steps: int, share: float):
+    learners = EachLane(Scribe())
+    _, (got,) = collect(learners, [Key.of(0)], learners.init([Key.of(0)]), [Telling(*solved)], steps)
+    assert got.solved == share
+
+
+def test_an_environment_need_not_tell_of_success():
+    learners = EachLane(Scribe())
+    _, (got,) = collect(learners, [Key.of(0)], learners.init([Key.of(0)]), [Scripted()], 4)
+    assert got.solved is None
 
 
 class Broken(Scripted):

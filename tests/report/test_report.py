@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from posterity.errors import UserError
-from posterity.report.metrics import band, interval, read_run, rolling, suboptimal_steps
+from posterity.report import scores
+from posterity.report.metrics import band, interval, read_run, rolling, solved, suboptimal_steps
 from posterity.report.report import make_report
 from posterity.report.tables import View, rows, terminal
 
@@ -108,6 +109,64 @@ def test_a_report_of_two_methods_is_a_table_and_figures(tmp_path: Path):
     lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
     assert [line["score"] for line in lines] == ["first", "first_3", "last_3", "all"] * 2
     assert float(lines[0]["mean"]) == pytest.approx(115.0)
+
+
+def solving(path: Path) -> Path:
+    """The made-up run, telling of success: task k is solved from iteration k on, task 0 not in the last one."""
+    path = made_up(path, "vblrl")
+    lines = [json.loads(line) for line in (path / "records.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "iteration":
+            lost = line["task"] == 0 and line["iteration"] == 4
+            line["success"] = float(line["iteration"] >= line["task"] and not lost)
+    (path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_solved_tasks_are_counted_by_iteration(tmp_path: Path):
+    run = read_run(solving(tmp_path / "run"))
+    counted = solved(run)
+    assert counted is not None
+    np.testing.assert_array_equal(counted.over, [[1, 2, 3, 4, 3]] * 3)
+    np.testing.assert_array_equal(counted.most, [4] * 3)
+    np.testing.assert_allclose(counted.last, [(3 + 4 + 3) / 3] * 3)
+    np.testing.assert_array_equal(counted.ever, [4] * 3)
+    part = solved(View(2, 3).of(run))
+    assert part is not None
+    np.testing.assert_array_equal(part.over[0], [0, 1, 2, 2, 2])
+    assert solved(read_run(made_up(tmp_path / "silent"))) is None
+
+
+def test_a_report_counts_solved_tasks_where_a_family_tells(tmp_path: Path):
+    paths = [solving(tmp_path / "telling"), made_up(tmp_path / "silent")]
+    made = make_report(paths, tmp_path / "report", View(), 1.0)
+    assert {"made-up-solved.png", "made-up-solved.svg"} <= {path.name for path in made.files}
+    lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
+    counts = {line["score"]: float(line["mean"]) for line in lines if line["score"].startswith("solved")}
+    assert counts == pytest.approx({"solved_most": 4.0, "solved_last": 10 / 3, "solved_ever": 4.0}, rel=1e-5)
+    table = terminal(made.rows, View())
+    assert [column.header for column in table.columns][-3:] == ["solved, most", "last 3", "ever"]
+    assert list(table.columns[-1].cells) == ["4.000 ± 0.000", "-"]
+    assert "ever" not in [column.header for column in terminal(made.rows[1:], View()).columns]
+
+
+def test_evaluated_tasks_that_are_solved_are_counted(tmp_path: Path):
+    path = solving(tmp_path / "run")
+    (path / "evaluation").mkdir()
+    lines = [
+        {"score": "train", "seed": 7 + seed, "task": task, "episode": episode, "after": task}
+        | {"return": 1.0, "steps": 5, "success": task < 2 or (task == 2 and episode == 0)}
+        for seed in range(3)
+        for task in range(4)
+        for episode in range(2)
+    ]
+    (path / "evaluation" / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = read_run(path)
+    assert scores.solved(run)["train"].mean == 2.5
+    assert list(scores.table([run]).columns[0].cells) == ["made-up vblrl", "  tasks solved"]
+    scores.write_csv([run], tmp_path / "scores.csv")
+    (line,) = csv.DictReader((tmp_path / "scores.csv").read_text().splitlines())
+    assert float(line["solved"]) == 2.5
 
 
 def test_a_run_that_has_only_begun_can_be_reported(tmp_path: Path):

@@ -79,7 +79,10 @@ class Lessons:
         plain = normaliser.identity(obs.shape[-1], action.shape[-1])
         inputs = normaliser.inputs(plain, obs, action)
         targets = normaliser.targets(plain, obs, replay.reward[number], replay.next_obs[number])
-        measured = normaliser.estimate(inputs, targets, jnp.arange(obs.shape[0]) < replay.filled[number])
+        least = self.spec.least
+        smallest = None if least is None else (jnp.float32(least[0]), jnp.float32(least[1]))
+        filled = jnp.arange(obs.shape[0]) < replay.filled[number]
+        measured = normaliser.estimate(inputs, targets, filled, smallest)
         units = measured if self.settings.normalise else units
         return units, measured.target_scale / units.target_scale
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from posterity.agents import METHODS
 from posterity.commands.arguments import Terminal, parse, terminal
 from posterity.errors import UserError
-from posterity.experiment.config import PRESETS, default_method, preset_table
+from posterity.experiment.config import default_method, preset_table
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family
 from posterity.types import FiniteSpec, Key
@@ -101,8 +101,8 @@ def presets(args: Sequence[str]) -> int:
     asked: ListArgs = parse(ListArgs, args, "presets")
     facts = []
     for family in FAMILIES:
-        for preset in PRESETS:
-            table = dict(preset_table(family)[preset])
+        for preset, settings in preset_table(family).items():
+            table = dict(settings)
             others = table.pop("methods", {})
             own = {name: value for name, value in table.items() if name != "agent"}
             for method, given in {

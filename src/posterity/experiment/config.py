@@ -21,7 +21,7 @@ from posterity.errors import UserError, unknown
 from posterity.families import FAMILIES, family_type
 from posterity.settings import Settings, setting
 
-PRESETS = ("quick", "paper", "best")
+PRESETS = ("quick", "paper", "best")  # every family has these; its file may have more
 
 
 class RunConfig(Settings):
@@ -29,7 +29,9 @@ class RunConfig(Settings):
 
     family: tyro.conf.Positional[str] = setting("item-search", "The family of tasks: `posterity families`.")
     method: str = setting("blrl", "The learner: `posterity methods`. Unless said: blrl or, if not finite, vblrl.")
-    preset: str = setting("quick", "Where the other settings start from: quick, paper or best.")
+    preset: str = setting(
+        "quick", "Where the other settings start from: quick, paper, best; `posterity presets` has all."
+    )
     tasks: int = setting(10, "Tasks in the stream.", ge=1)
     iterations: int = setting(10, "Iterations per task.", ge=1)
     steps: int = setting(20, "Environment steps per iteration.", ge=1)
@@ -63,9 +65,10 @@ def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, 
     """The configuration that a preset gives for a family and a method, with `changes` on top."""
     method = method or default_method(family)
     config = config_type(family, method)
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    table = preset_table(family).get(preset, {})
+    presets = preset_table(family)
+    if preset not in presets:
+        raise unknown("preset", preset, presets)
+    table = presets[preset]
     own = {key: value for key, value in table.items() if key != "methods"}
     if find_method(method).settings != find_method(default_method(family)).settings:
         own.pop("agent", None)  # a preset's `agent` is the default method's; others have a table below `methods`
@@ -94,11 +97,18 @@ def invalid(error: ValidationError) -> UserError:
 
 @cache
 def preset_table(family: str) -> dict[str, Any]:
-    """The presets of a family, from its TOML file; those of a family of one's own from its class."""
+    """The presets of a family, from its TOML file; those of a family of one's own from its class.
+
+    A preset with a `base` is that one with some settings changed.
+    """
     if family not in FAMILIES:
         return {preset: dict(family_type(family).budget) for preset in PRESETS}
     text = resources.files("posterity.experiment").joinpath(f"presets/{family}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    tables = tomllib.loads(text)
+    for name, table in tables.items():  # a base stands before what is built on it
+        base = table.pop("base", None)
+        tables[name] = _merged(tables[base], table) if base else table
+    return tables
 
 
 def to_toml(config: RunConfig) -> str:

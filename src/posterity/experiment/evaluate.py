@@ -23,7 +23,7 @@ from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import EachLane, Learners, advance, reset
+from posterity.experiment.lanes import EachLane, Learners, Successes, advance, reset
 from posterity.experiment.record import Moment, RunFolder, read_config
 from posterity.experiment.run import build, together
 from posterity.families.base import Family
@@ -69,6 +69,7 @@ class Played(NamedTuple):
     total: float
     steps: int
     world: dict[str, float]  # how often the world model's prediction went on, if there was a choice
+    solved: bool | None  # whether a step succeeded; None: the family does not tell
 
 
 def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[dict[str, Any]]:
@@ -157,7 +158,8 @@ class Arena:
                 place |= {"episode": entry.episode, "after": entry.after}
                 if score == "back":
                     place["strategy"] = plan.strategy
-                lines.append({**place, "return": result.total, "steps": result.steps, **result.world})
+                told = {} if result.solved is None else {"success": result.solved}
+                lines.append({**place, "return": result.total, "steps": result.steps, **told, **result.world})
             tell(len(lines), len(entries))
         return lines
 
@@ -175,21 +177,25 @@ class Arena:
         keys = [key.fold(score, entry.after) for key, entry in zip(starts, entries, strict=True)]
         going, first = [True] * len(envs), [True] * len(envs)
         total, steps = [0.0] * len(envs), [0] * len(envs)
+        successes = [Successes() for _ in envs]
         chosen = Chosen(len(envs))
         number = 0
         while any(going):
             player, actions = self.learners.play([key.fold("step", number) for key in keys], player, obs, first)
             chosen.add(player, going)
             for lane in np.flatnonzero(going):
-                reward, obs[lane], terminated, truncated = advance(envs[lane], actions[lane])
-                total[lane] += reward
+                stepped = advance(envs[lane], actions[lane])
+                obs[lane] = stepped.next_obs
+                total[lane] += stepped.reward
                 steps[lane] += 1
-                going[lane] = not (terminated or truncated)
+                successes[lane].add(stepped.success)
+                going[lane] = not (stepped.terminated or stepped.truncated)
             first = [False] * len(envs)
             number += 1
         for env in envs:
             env.close()
-        return [Played(*each) for each in zip(total, steps, chosen.shares(steps), strict=True)]
+        solved = [None if lane.share() is None else lane.running for lane in successes]
+        return [Played(*each) for each in zip(total, steps, chosen.shares(steps), solved, strict=True)]
 
     def _kept(self, task: int, moment: Moment) -> Any:
         path = self.folder.kept(task, moment)

@@ -114,6 +114,7 @@ class Collected(NamedTuple):
     rows: Transition  # [steps]
     returns: list[float]  # of the episodes that ended; of the one cut off by the iteration's end if none did
     finished: int  # episodes that ended
+    solved: float | None  # share of those episodes in which a step succeeded; None: the environment does not tell
 
 
 def collect(
@@ -128,6 +129,7 @@ def collect(
     obs = [reset(env, key.fold("episode", 0)) for env, key in zip(envs, keys, strict=True)]
     met: list[list[Transition]] = [[] for _ in lanes]
     returns: list[list[float]] = [[] for _ in lanes]
+    successes: list[Successes] = [Successes() for _ in lanes]
     for step in range(steps):
         state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
         following = [advance(env, action) for env, action in zip(envs, actions, strict=True)]
@@ -136,16 +138,45 @@ def collect(
         for lane in lanes:
             met[lane].append(rows[lane])
             running[lane] += rows[lane].reward
+            successes[lane].add(following[lane].success)
             obs[lane], first[lane] = rows[lane].next_obs, False
-            if rows[lane].terminated or following[lane][3]:
+            if rows[lane].terminated or following[lane].truncated:
                 returns[lane].append(running[lane])
+                successes[lane].end()
                 episode[lane], running[lane] = episode[lane] + 1, 0.0
                 obs[lane] = reset(envs[lane], keys[lane].fold("episode", episode[lane]))
                 first[lane] = True
     return state, [
-        Collected(Transition(*map(np.array, zip(*met[lane], strict=True))), returns[lane] or [running[lane]], done)
+        Collected(
+            Transition(*map(np.array, zip(*met[lane], strict=True))),
+            returns[lane] or [running[lane]],
+            done,
+            successes[lane].share(),
+        )
         for lane, done in enumerate(episode)
     ]
+
+
+class Successes:
+    """Counts the solved episodes of a lane: those with a step that succeeded. A family need not tell."""
+
+    def __init__(self) -> None:
+        self.told, self.running = False, False
+        self.ended: list[bool] = []
+
+    def add(self, success: bool | None) -> None:
+        """One step of the episode that is under way."""
+        self.told = self.told or success is not None
+        self.running = self.running or bool(success)
+
+    def end(self) -> None:
+        """The episode is over."""
+        self.ended.append(self.running)
+        self.running = False
+
+    def share(self) -> float | None:
+        """Of the episodes that ended; of the one under way if none did."""
+        return float(np.mean(self.ended or [self.running])) if self.told else None
 
 
 def reset(env: gymnasium.Env[Any, Any], key: Key) -> Any:
@@ -157,14 +188,26 @@ def reset(env: gymnasium.Env[Any, Any], key: Key) -> Any:
     return obs
 
 
-def advance(env: gymnasium.Env[Any, Any], action: Any) -> tuple[float, Any, bool, bool]:
-    """Reward, next observation, whether it ended, whether it was cut off."""
+class Stepped(NamedTuple):
+    """What one step gave."""
+
+    reward: float
+    next_obs: Any
+    terminated: bool
+    truncated: bool
+    success: bool | None  # whether the task is solved now; None: the environment does not tell
+
+
+def advance(env: gymnasium.Env[Any, Any], action: Any) -> Stepped:
+    """One step. An environment that knows puts `success` into its info."""
     with _asked(env, "step"):
-        following, reward, terminated, truncated, _ = env.step(action)
+        following, reward, terminated, truncated, info = env.step(action)
         reward = float(reward)
+        success = info.get("success")
+        success = None if success is None else bool(success)
     if not (np.isfinite(reward) and np.all(np.isfinite(following))):
         raise UserError(f"The environment {_name(env)} gave reward {reward} and observation {following}")
-    return reward, following, terminated, truncated
+    return Stepped(reward, following, terminated, truncated, success)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ except ImportError:  # a system without file locks: two sessions in one folder a
 
 Moment = Literal["begin", "start", "end"]  # of a task, at which an agent is put aside for evaluation
 PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
+ALSO = ("jax", "jaxlib", "optax", "mujoco", "metaworld")  # where they are in use
 OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
 
 
@@ -206,7 +207,7 @@ def session(command: str) -> Mapping[str, Any]:
         "command": command,
         "posterity": posterity.__version__,
         "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in (*PACKAGES, *_loaded("jax", "jaxlib", "optax"))},
+        **{package: importlib.metadata.version(package) for package in (*PACKAGES, *_loaded(*ALSO))},
         "system": platform.platform(terse=True),
         "processor": _processor(),
         "cores": os.cpu_count(),

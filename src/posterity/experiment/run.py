@@ -19,7 +19,7 @@ from posterity.errors import UserError
 from posterity.experiment import checkpoint
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import EachLane, Learners, collect
+from posterity.experiment.lanes import Collected, EachLane, Learners, collect
 from posterity.experiment.probe import Probe
 from posterity.experiment.progress import Progress
 from posterity.experiment.record import Moment, RunFolder
@@ -106,8 +106,8 @@ def lifelong(
             position = position.after(config.iterations, wall=time.monotonic() - began)
             for lane, seed in enumerate(seeds):
                 place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
-                facts = {"return": np.mean(met[lane].returns), "episodes": met[lane].finished, **infos[lane]}
-                facts |= probe.after(tasks[lane], state, lane)
+                facts = {"return": np.mean(met[lane].returns), "episodes": met[lane].finished, **_solved(met[lane])}
+                facts |= {**infos[lane], **probe.after(tasks[lane], state, lane)}
                 folder.write("iteration", **place, **facts, wall=round(position.wall, 3))
             progress.advance(task, iteration, float(np.mean([np.mean(lane.returns) for lane in met])))
             reason = should_stop()
@@ -120,6 +120,11 @@ def lifelong(
             env.close()
     folder.save(state, position._replace(finished=True))
     return Outcome(folder.path, True, "")
+
+
+def _solved(met: Collected) -> dict[str, float]:
+    """The share of solved episodes, where the family tells it."""
+    return {} if met.solved is None else {"success": met.solved}
 
 
 def _describe(agent: Any, folder: RunFolder, progress: Progress) -> None:

@@ -19,6 +19,10 @@ FAMILIES = {
     "walker-gravity": "posterity.families.mujoco:WalkerGravity",
     "walker-bodyparts": "posterity.families.mujoco:WalkerBodyparts",
     "item-search": "posterity.families.itemsearch:ItemSearch",
+    "reach": "posterity.families.metaworld:Reach",
+    "reach-wall": "posterity.families.metaworld:ReachWall",
+    "mt10": "posterity.families.metaworld:Mt10",
+    "mt50": "posterity.families.metaworld:Mt50",
     "pendulum-gravity": "posterity.families.pendulum:PendulumGravity",
     "random-mdp": "posterity.families.randommdp:RandomMDP",
 }

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+Least = tuple[jax.Array, jax.Array]  # units of observations [O], of reward and changes [1 + O]
+
 
 class Normaliser(NamedTuple):
     """Mean and standard deviation of inputs (s, a) and of targets (reward, state change)."""
@@ -27,17 +29,24 @@ def identity(obs_dim: int, action_dim: int) -> Normaliser:
     return Normaliser(jnp.zeros(inputs), jnp.ones(inputs), jnp.zeros(targets), jnp.ones(targets))
 
 
-def estimate(inputs: jax.Array, targets: jax.Array, mask: jax.Array) -> Normaliser:
-    """From rows [B, ...] where `mask` [B] is true. A quantity that never moves keeps its unit."""
-    count = jnp.maximum(mask.sum(), 1)
+def estimate(inputs: jax.Array, targets: jax.Array, mask: jax.Array, least: Least | None = None) -> Normaliser:
+    """From rows [B, ...] where `mask` [B] is true. A quantity that never moves keeps its unit.
 
-    def moments(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    `least` bounds units from below. The rows are the first task's, and an object that hardly moves there would lie
+    thousands of units away in the second.
+    """
+    count = jnp.maximum(mask.sum(), 1)
+    width = targets.shape[-1]
+    obs, outcome = least or (jnp.zeros(width - 1), jnp.zeros(width))
+
+    def moments(rows: jax.Array, floor: jax.Array) -> tuple[jax.Array, jax.Array]:
         mean = jnp.where(mask[:, None], rows, 0.0).sum(axis=0) / count
         variance = jnp.where(mask[:, None], (rows - mean) ** 2, 0.0).sum(axis=0) / count
-        scale = jnp.sqrt(variance)
+        scale = jnp.maximum(jnp.sqrt(variance), floor)
         return mean, jnp.where(scale > 1e-6, scale, 1.0)
 
-    return Normaliser(*moments(inputs), *moments(targets))
+    actions = jnp.zeros(inputs.shape[-1] - len(obs))
+    return Normaliser(*moments(inputs, jnp.concatenate([obs, actions])), *moments(targets, outcome))
 
 
 def inputs(normaliser: Normaliser, obs: jax.Array, action: jax.Array) -> jax.Array:

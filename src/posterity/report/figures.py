@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from posterity.report.metrics import Run, band, mean_known, rolling, suboptimal_steps
+from posterity.report.metrics import Run, band, mean_known, rolling, solved, suboptimal_steps
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
@@ -58,6 +58,22 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         within.legend()
         _frame(within, bands)
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
+        return _save(figure, stem)
+
+
+def solved_tasks(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
+    """How many tasks are solved in their first iteration, their second, and so on, as the paper counts them."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+        axes = figure.subplots()
+        for name, colour, run in _named(runs):
+            counted = solved(view.of(run))
+            if counted is not None:
+                _curve(axes, np.arange(1, counted.over.shape[1] + 1), counted.over, name, colour)
+        tasks = view.last(runs) - view.first_task + 1
+        axes.set(xlabel="iteration of a task", ylabel=f"tasks solved, of {tasks}", ylim=(0, 1.03 * tasks))
+        axes.legend()
+        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals", fontsize=11)
         return _save(figure, stem)
 
 

@@ -31,6 +31,7 @@ class Run(NamedTuple):
     gap: FloatArray  # [L, K, iterations] value lost, where it was probed
     radius: FloatArray  # [L, K] d_pi at the start of a task, where it was probed
     hidden_radius: FloatArray  # [L, K] the same for the distribution that tasks are drawn from
+    success: FloatArray  # [L, K, iterations] share of episodes that were solved, where the family tells
     wall: float  # seconds
 
     @property
@@ -42,6 +43,15 @@ class Run(NamedTuple):
     def method(self) -> str:
         """Its method's name."""
         return self.config["method"]
+
+
+class Solved(NamedTuple):
+    """How many tasks a run solved, for each seed."""
+
+    over: FloatArray  # [L, iterations] solved in their i-th iteration; an iteration of several episodes counts in part
+    most: FloatArray  # [L] the greatest of these: the paper's "maximum number of successfully completed tasks"
+    last: FloatArray  # [L] the mean over the last iterations
+    ever: FloatArray  # [L] solved at least once
 
 
 class Interval(NamedTuple):
@@ -91,17 +101,18 @@ def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Any], records:
         raise UserError(f"{path} has no finished iteration to report yet")
     seeds = list(range(config["seed"], config["seed"] + config["seeds"]))
     shape = (len(seeds), config["tasks"], config["iterations"])
-    returns, gap = np.full(shape, np.nan), np.full(shape, np.nan)
+    returns, gap, success = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
     radius, hidden = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
     for record in records:
         lane, task = seeds.index(record["seed"]), record["task"]
         if record["kind"] == "iteration":
             returns[lane, task, record["iteration"]] = record["return"]
             gap[lane, task, record["iteration"]] = _number(record.get("gap"))
+            success[lane, task, record["iteration"]] = _number(record.get("success"))
         elif record["kind"] == "task":
             radius[lane, task] = _number(record.get("radius"))
             hidden[lane, task] = _number(record.get("radius_of_hidden_world"))
-    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, float(iterations[-1]["wall"]))
+    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, success, float(iterations[-1]["wall"]))
 
 
 def _number(value: float | None) -> float:
@@ -171,6 +182,16 @@ def suboptimal_steps(run: Run, epsilon: float) -> FloatArray:
     """[L, K] steps of each task after which the policy was not epsilon-optimal: what Proposition 4.4 bounds."""
     late = np.where(np.isfinite(run.gap), (run.gap > epsilon).astype(float), np.nan)
     return late.sum(axis=2) * run.config["steps"]
+
+
+def solved(run: Run, late: int = 3) -> Solved | None:
+    """The solved tasks of a run, if its family tells. `late` iterations of a task are its end; NaN is left out."""
+    if not np.isfinite(run.success).any():
+        return None
+    over = np.nansum(run.success, axis=1)
+    over[~np.isfinite(run.success).any(axis=1)] = np.nan
+    ever = (np.nan_to_num(run.success) > 0).any(axis=2).sum(axis=1).astype(float)
+    return Solved(over, np.fmax.reduce(over, axis=1), mean_known(over[:, -late:], axis=1), ever)
 
 
 def mean_known(values: FloatArray, axis: int) -> FloatArray:

@@ -38,6 +38,9 @@ def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) ->
         name = family.replace(":", "-").replace(".", "-")
         files += figures.learning_curves(group, view, out / f"{name}-learning")
         probed = [run for run in group if np.isfinite(run.radius).any()]
+        telling = [run for run in group if np.isfinite(run.success).any()]
+        if telling:
+            files += figures.solved_tasks(telling, view, out / f"{name}-solved")
         if probed:
             files += figures.transfer(probed, view, epsilon, out / f"{name}-transfer")
     return Report(rows, files, scored)

@@ -28,6 +28,7 @@ class Scores(NamedTuple):
     tasks: int  # finished when it was evaluated
     world_reward: float  # share of rewards that the world model predicted; NaN where there was no choice
     world_state: float
+    solved: FloatArray  # [L, K] share of episodes that were solved; NaN where the family does not tell
 
 
 def read_scores(run: Run, name: str) -> Scores | None:
@@ -42,12 +43,15 @@ def read_scores(run: Run, name: str) -> Scores | None:
             lines = [line for line in lines if line["after"] == last]
         episodes = 1 + max(line["episode"] for line in lines)
         returns = np.full((len(run.seeds), run.config["tasks"], episodes), np.nan)
+        success = np.full(returns.shape, np.nan)
         for line in lines:
-            returns[run.seeds.index(line["seed"]), line["task"], line["episode"]] = line["return"]
+            place = run.seeds.index(line["seed"]), line["task"], line["episode"]
+            returns[place], success[place] = line["return"], line.get("success", np.nan)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
     tasks = last if name.startswith("back") else last + 1
-    return Scores(mean_known(returns, axis=2), tasks, _share(lines, "world_reward"), _share(lines, "world_state"))
+    shares = _share(lines, "world_reward"), _share(lines, "world_state")
+    return Scores(mean_known(returns, axis=2), tasks, *shares, mean_known(success, axis=2))
 
 
 def _share(lines: Sequence[dict[str, Any]], name: str) -> float:
@@ -73,6 +77,16 @@ def _old(run: Run, name: str) -> bool:
     return scores is not None and scores.tasks < finished
 
 
+def solved(run: Run) -> dict[str, Interval]:
+    """The number of tasks solved, for each score that tells; one solved in some of its episodes counts in part."""
+    found = {name: read_scores(run, name) for name in COLUMNS}
+    return {
+        name: interval(np.nansum(scores.solved, axis=1, keepdims=True))
+        for name, scores in found.items()
+        if scores is not None and np.isfinite(scores.solved).any()
+    }
+
+
 def table(runs: Sequence[Run]) -> Table:
     """One line a run, one column a score."""
     rows = [(run, intervals(run)) for run in evaluated(runs)]
@@ -87,6 +101,8 @@ def table(runs: Sequence[Run]) -> Table:
         made.add_column(HEADS[COLUMNS.index(name)], justify="right")
     for run, scores in rows:
         made.add_row(f"{run.family} {run.method}", *(str(scores[name]) if name in scores else "-" for name in shown))
+        if counts := solved(run):
+            made.add_row("  tasks solved", *(str(counts[name]) if name in counts else "-" for name in shown))
     return made
 
 
@@ -94,10 +110,14 @@ def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line per run and score."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(("family", "method", "preset", "score", "mean", "low", "high", "over", "world_reward"))
-        for run in evaluated(runs):
+        scored = evaluated(runs)
+        told = {run.path: solved(run) for run in scored}
+        head = ("family", "method", "preset", "score", "mean", "low", "high", "over", "world_reward")
+        writer.writerow((*head, "solved") if any(told.values()) else head)
+        for run in scored:
             for name, score in intervals(run).items():
                 scores = read_scores(run, name)
                 share = scores.world_reward if scores is not None else float("nan")
                 place = (run.family, run.method, run.config["preset"], name)
-                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}"))
+                count = [f"{told[run.path][name].mean:.4g}"] if name in told[run.path] else []
+                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}", *count))

@@ -11,7 +11,9 @@ import numpy as np
 from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, interval
+from posterity.report.metrics import Interval, Run, interval, solved
+
+SOLVED = ("most", "last", "ever")  # tasks solved: in the best iteration, in the last ones, in any
 
 
 class View(NamedTuple):
@@ -26,7 +28,7 @@ class View(NamedTuple):
         if self.first_task > run.returns.shape[1]:
             raise UserError(f"{run.path} has {run.returns.shape[1]} tasks; there is no task {self.first_task}")
         cut = slice(self.first_task - 1, self.last_task)
-        part = {name: getattr(run, name)[:, cut] for name in ("returns", "gap", "radius", "hidden_radius")}
+        part = {name: getattr(run, name)[:, cut] for name in ("returns", "gap", "radius", "hidden_radius", "success")}
         return run._replace(**part)
 
     def last(self, runs: Sequence[Run]) -> int:
@@ -49,6 +51,7 @@ class Row(NamedTuple):
     overall: Interval
     minutes: float
     path: Path
+    solved: tuple[Interval, ...]  # SOLVED, where the family tells of success; else empty
 
 
 def rows(runs: Sequence[Run], view: View) -> list[Row]:
@@ -57,11 +60,14 @@ def rows(runs: Sequence[Run], view: View) -> list[Row]:
 
 
 def _row(run: Run, view: View) -> Row:
-    returns = view.of(run).returns
+    part = view.of(run)
+    returns = part.returns
     parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
     first, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
     name = (run.family, run.method, run.config["preset"])
-    return Row(*name, len(run.seeds), view.last([run]), first, early, late, overall, run.wall / 60.0, run.path)
+    counted = solved(part, view.early)
+    tasks = () if counted is None else tuple(interval(getattr(counted, column)[:, None]) for column in SOLVED)
+    return Row(*name, len(run.seeds), view.last([run]), first, early, late, overall, run.wall / 60.0, run.path, tasks)
 
 
 def terminal(rows: Sequence[Row], view: View) -> Table:
@@ -70,14 +76,18 @@ def terminal(rows: Sequence[Row], view: View) -> Table:
     over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
     title, caption = f"Mean return per episode, tasks {view.first_task}-{last}", f"± 95 % interval over {over}"
     table = Table(title=title, caption=caption)
+    told = any(row.solved for row in rows)
     plain = [f"{row.family} {row.method}" for row in rows]
     pairs = zip(plain, rows, strict=True)
     names = [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
     table.add_column("run")
     for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
+    for name in ("solved, most", f"last {view.early}", "ever") if told else ():
+        table.add_column(name, justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
-        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall)))
+        counts = row.solved or (("-",) * len(SOLVED) if told else ())
+        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall, *counts)))
     return table
 
 
@@ -100,7 +110,8 @@ def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
         )
         writer.writerow((*head, "wall_minutes", "run"))
         for row in rows:
-            names = ("first", f"first_{view.early}", f"last_{view.early}", "all")
-            for name, score in zip(names, (row.first, row.early, row.late, row.overall), strict=True):
+            scores = {"first": row.first, f"first_{view.early}": row.early, f"last_{view.early}": row.late}
+            scores |= {"all": row.overall, **dict(zip([f"solved_{name}" for name in SOLVED], row.solved, strict=False))}
+            for name, score in scores.items():
                 place = (*row[:4], view.first_task, row.last_task, name)
                 writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{row.minutes:.3f}", row.path))
