@@ -50,11 +50,13 @@ def write_report(
         raise UserError(f"early is {early} and epsilon {epsilon:g}; need 1 or more, and 0 or more")
     from posterity.report.report import make_report  # matplotlib: only once the arguments are known to be good
     from posterity.report.scores import table
-    from posterity.report.tables import View, terminal
+    from posterity.report.tables import View, terminal, terminal_solved
 
     view = View(first, last, early)
     made = make_report(folders, out, view, epsilon)
     Terminal().print(terminal(made.rows, view))
+    if counted := terminal_solved(made.rows, view):
+        Terminal().print(counted)
     if made.scored:
         Terminal().print(table(made.scored))
     for path in made.files:

@@ -71,7 +71,7 @@ def solved_tasks(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
             if counted is not None:
                 _curve(axes, np.arange(1, counted.over.shape[1] + 1), counted.over, name, colour)
         tasks = view.last(runs) - view.first_task + 1
-        axes.set(xlabel="iteration of a task", ylabel=f"tasks solved, of {tasks}", ylim=(0, 1.03 * tasks))
+        axes.set(xlabel="iteration of a task", ylabel=f"tasks solved, of {tasks}", ylim=(-0.03 * tasks, 1.03 * tasks))
         axes.legend()
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals", fontsize=11)
         return _save(figure, stem)

@@ -71,6 +71,11 @@ class Interval(NamedTuple):
         return f"{self.mean:.{digits}f} {width}"
 
 
+def tasks_of(count: Interval) -> str:
+    """A number of tasks for a table: with its interval, if there are several seeds."""
+    return f"{count.mean:.3g} ± {count.high - count.mean:.2g}" if np.isfinite(count.high) else f"{count.mean:.3g}"
+
+
 def read_run(path: Path) -> Run:
     """The run in folder `path`."""
     try:

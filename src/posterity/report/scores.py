@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, interval, mean_known
+from posterity.report.metrics import Interval, Run, interval, mean_known, tasks_of
 from posterity.types import FloatArray
 
 FORWARD = ("zero-shot", "start", "train")
@@ -102,7 +102,7 @@ def table(runs: Sequence[Run]) -> Table:
     for run, scores in rows:
         made.add_row(f"{run.family} {run.method}", *(str(scores[name]) if name in scores else "-" for name in shown))
         if counts := solved(run):
-            made.add_row("  tasks solved", *(str(counts[name]) if name in counts else "-" for name in shown))
+            made.add_row("  tasks solved", *(tasks_of(counts[name]) if name in counts else "-" for name in shown))
     return made
 
 

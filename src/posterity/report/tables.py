@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, interval, solved
+from posterity.report.metrics import Interval, Run, interval, solved, tasks_of
 
 SOLVED = ("most", "last", "ever")  # tasks solved: in the best iteration, in the last ones, in any
 
@@ -76,19 +76,33 @@ def terminal(rows: Sequence[Row], view: View) -> Table:
     over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
     title, caption = f"Mean return per episode, tasks {view.first_task}-{last}", f"± 95 % interval over {over}"
     table = Table(title=title, caption=caption)
-    told = any(row.solved for row in rows)
-    plain = [f"{row.family} {row.method}" for row in rows]
-    pairs = zip(plain, rows, strict=True)
-    names = [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
     table.add_column("run")
     for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("solved, most", f"last {view.early}", "ever") if told else ():
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, row in zip(names, rows, strict=True):
-        counts = row.solved or (("-",) * len(SOLVED) if told else ())
-        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall, *counts)))
+    for name, row in zip(_names(rows), rows, strict=True):
+        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall)))
     return table
+
+
+def terminal_solved(rows: Sequence[Row], view: View) -> Table | None:
+    """How many tasks were solved, if any of the families tells."""
+    if not any(row.solved for row in rows):
+        return None
+    last = max(row.last_task for row in rows)
+    table = Table(title=f"Solved tasks, of tasks {view.first_task}-{last}")
+    table.add_column("run")
+    for name in ("in the best iteration", f"in the last {view.early}", "ever"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, row in zip(_names(rows), rows, strict=True):
+        table.add_row(name, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
+    return table
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """What a run is called: by its folder too, where family and method do not tell it apart."""
+    plain = [f"{row.family} {row.method}" for row in rows]
+    pairs = zip(plain, rows, strict=True)
+    return [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
 
 
 def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
