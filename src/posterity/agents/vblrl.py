@@ -322,7 +322,9 @@ class Vblrl:
         """Search with one posterior, and add to the forecasts what the found plan will earn."""
         (draw_key, search_key), obs, first = self._unpacked(met)
         returns = self.imagination.forward(draw_key, model, units, obs)
-        within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)  # the same networks
+        within = returns
+        if model.value:  # the same networks, without what follows
+            within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)
         action, after, promised, _ = self._search(search_key, returns, within, plan, first)
         return action, after, forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
