@@ -166,8 +166,9 @@ class Arena:
     def play(self, score: Score, strategy: Strategy, entries: Sequence[Entry]) -> list[Played]:
         """One episode in each lane, until all have ended."""
         own = self._joined([(self._kept(entry.task, MOMENTS[score]), entry.lane) for entry in entries])
-        last = [(self._kept(entry.after - 1, "end") if score == "back" else None, entry.lane) for entry in entries]
-        latest = self._joined([(kept, lane) for kept, lane in last if kept is not None]) if score == "back" else own
+        latest = own
+        if score == "back":
+            latest = self._joined([(self._kept(entry.after - 1, "end"), entry.lane) for entry in entries])
         player = self.learners.player(own, latest, score, strategy)
         envs = [self.family.make(self.streams[entry.lane][entry.task]) for entry in entries]
         starts = [
