@@ -42,6 +42,9 @@ class VblrlSettings(Settings):
     )
     task_minimum: int = setting(200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1)
     task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
+    prior_width: float = setting(
+        1.0, "Factor on the world posterior's deviations where it is a task's prior (paper: 1).", gt=0
+    )
     task_noise: float = setting(1.0, "Factor on the task posterior's spread; 0 is a plain network.", ge=0)
     normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
     precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
@@ -65,6 +68,10 @@ class Lessons:
     def fixed_prior(self, q: Posterior) -> Posterior:
         """The prior of a posterior that has no other."""
         return posterior.gaussian(q, self.settings.learner.prior_scale)
+
+    def inherited_prior(self, world: Posterior) -> Posterior:
+        """The prior that a task has from those before it."""
+        return world if self.settings.prior_width == 1.0 else posterior.widened(world, self.settings.prior_width)
 
     def batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
         """Transitions as the network takes them."""
@@ -107,10 +114,10 @@ class Lessons:
             return self.batch(units, rows)
 
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
-        task_noise = noise * self.settings.task_noise
+        task_noise, task_weight = noise * self.settings.task_noise, settings.task_kl_weight
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {
-            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise),
+            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, task_weight),
             "world": Fit(keys["world"], learned["world"], fixed, world_batch, settings.world_rate, noise),
         }
         steps = settings.task_steps if "task" in who else settings.world_steps

@@ -159,11 +159,13 @@ class Vblrl:
         )
 
     def begin_task(self, keys: list[Key], state: VblrlState) -> VblrlState:
-        """The world posterior becomes the task's, and its prior."""
+        """The world posterior becomes the task's, and its prior unless this is the first task."""
         single = self.mode == "single-task"
         task = self._fresh(_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
-        inherited = self.mode == "vblrl" and self.settings.task_prior == "world"
-        prior = task.posterior if inherited else self.lessons.fixed_prior(task.posterior)
+        learned = state.number >= 0  # before that the world posterior is where the optimiser begins, not a belief
+        inherited = self.mode == "vblrl" and self.settings.task_prior == "world" and learned
+        prior_of = self.lessons.inherited_prior if inherited else self.lessons.fixed_prior
+        prior = prior_of(task.posterior)
         if single and self.settings.horizon.use:
             state = state._replace(value=self._fresh_value(_data([key.fold("value") for key in keys])))
         return state._replace(task=task, prior=prior, number=state.number + 1, iteration=0)

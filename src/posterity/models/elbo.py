@@ -36,6 +36,7 @@ class LearnerSettings(Settings):
     world_rows: int = setting(64, "Transitions of each task in a world batch (paper: 64).", ge=1)
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
+    task_kl_weight: float | None = setting(None, "The same for the task posterior, if it is another.", ge=0)
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
@@ -101,6 +102,7 @@ def loss(
     shape: NetworkSettings,
     settings: LearnerSettings,
     noise: float | jax.Array,
+    kl_weight: float | jax.Array | None = None,
 ) -> tuple[jax.Array, Loss]:
     """Negative ELBO of one batch. A `noise` of 0 is a plain network, fitted by likelihood alone."""
 
@@ -116,7 +118,7 @@ def loss(
 
     fitted = jax.vmap(draw)(jax.random.split(key, settings.samples)).mean()
     divergence = jnp.where(noise > 0, posterior.kl(q, prior), 0.0)
-    total = settings.kl_weight * divergence - fitted
+    total = (settings.kl_weight if kl_weight is None else kl_weight) * divergence - fitted
     return total, Loss(total, fitted, divergence)
 
 
@@ -136,6 +138,7 @@ class Fit(NamedTuple):
     draw_batch: Callable[[jax.Array], Batch]
     rate: float
     noise: float
+    kl_weight: float | None = None  # another than the settings'
 
 
 def fit_all(
@@ -149,12 +152,19 @@ def fit_all(
     """
     adam = optax.scale_by_adam()
     rates, noises = jnp.array([fit.rate for fit in fits]), jnp.array([fit.noise for fit in fits])
+    weights = jnp.array([settings.kl_weight if fit.kl_weight is None else fit.kl_weight for fit in fits])
     prior = _stack([fit.prior for fit in fits])
 
     def one(
-        key: jax.Array, learning: Learning, towards: Posterior, batch: Batch, rate: jax.Array, noise: jax.Array
+        key: jax.Array,
+        learning: Learning,
+        towards: Posterior,
+        batch: Batch,
+        rate: jax.Array,
+        noise: jax.Array,
+        weight: jax.Array,
     ) -> tuple[Learning, Loss]:
-        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise), has_aux=True)
+        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise, weight), has_aux=True)
         gradient, parts = gradient_of(learning.posterior)
         change, optimiser = adam.update(gradient, learning.optimiser)
         moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
@@ -166,7 +176,8 @@ def fit_all(
         size = max(batch.inputs.shape[0] for batch in batches)
         if any(batch.inputs.shape[0] < size for batch in batches):
             batches = [batch.filled(size) for batch in batches]
-        return jax.vmap(one)(jnp.stack([pair[1] for pair in pairs]), learning, prior, _stack(batches), rates, noises)
+        each = jnp.stack([pair[1] for pair in pairs])
+        return jax.vmap(one)(each, learning, prior, _stack(batches), rates, noises, weights)
 
     keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
     learned, parts = jax.lax.scan(step, _stack([fit.start for fit in fits]), keys)
