@@ -7,7 +7,7 @@ One JSON line for each thing measured, the most important first. What fails says
 `--seconds` nothing new is begun. `ms` is the median of single calls, each waited for; `queued_ms` is the time of a call
 among many that are waited for together.
 
-It needs JAX and the sources beside it. Where pydantic is missing, a stand-in serves.
+It needs JAX, pydantic and the sources beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import math
 import statistics
 import sys
 import time
-import types
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,33 +28,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-def stand_in() -> None:
-    """As much of pydantic as settings need that are never checked."""
-
-    class BaseModel:
-        def __init__(self, **values: Any) -> None:
-            self.__dict__.update(values)
-
-    module: Any = types.ModuleType("pydantic")
-    module.BaseModel, module.ConfigDict = BaseModel, dict
-    module.Field = lambda default, **_: default
-    module.model_validator = lambda **_: lambda function: function
-    sys.modules["pydantic"] = module
-
-
-try:
-    import pydantic  # noqa: F401
-except ImportError:
-    stand_in()
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from posterity.models import network, normaliser  # noqa: E402
-from posterity.models.network import Layer, NetworkSettings  # noqa: E402
-from posterity.models.normaliser import Normaliser  # noqa: E402
-from posterity.planning import cem, fused, imagine  # noqa: E402
-from posterity.planning.cem import Plan, PlannerSettings  # noqa: E402
+from posterity.models import network, normaliser
+from posterity.models.network import Layer, NetworkSettings
+from posterity.models.normaliser import Normaliser
+from posterity.planning import cem, folding, fused, imagine
+from posterity.planning.cem import Plan, PlannerSettings
 
 BEGAN = time.perf_counter()
 
@@ -438,8 +417,8 @@ def prepared(bench: Bench, size: Size, lanes: int) -> None:
     args = problem(size, lanes)
 
     def one(words: jax.Array, networks: Any, units: Normaliser, obs: jax.Array, candidates: jax.Array) -> Any:
-        layers = fused._layers(networks, units, size.obs_dim, size.action_dim, fused.LOG2E, 2.0)
-        columns = fused._columns(units, obs, box(size, obs), size.action_dim, -9.0, 2.0)
+        layers = folding.layers(networks, units, size.obs_dim, size.action_dim, folding.LOG2E, 2.0)
+        columns = folding.columns(units, obs, box(size, obs), size.action_dim, -9.0, 2.0)
         return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), layers), columns
 
     bench.tried("part", lambda: bench.timed(jax.jit(jax.vmap(one)), *args), size=size.name, lanes=lanes, part="folding")

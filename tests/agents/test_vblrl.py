@@ -69,6 +69,21 @@ def test_the_task_posterior_starts_as_the_world_posterior_and_has_it_as_prior():
     assert not any(leaf.any() for leaf in jax.tree.leaves(later.task.optimiser)), "with a fresh optimiser"
 
 
+def test_the_first_task_has_the_fixed_prior_since_nothing_is_believed_yet():
+    state = agent().begin_task(KEYS, agent().init(KEYS))
+    assert same(state.task.posterior, state.world.posterior)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(state.prior.mean))
+    assert all(np.allclose(jax.nn.softplus(rho), 0.5) for rho in jax.tree.leaves(state.prior.rho))
+
+
+def test_a_wider_prior_keeps_the_world_posteriors_means():
+    wide = Vblrl(SPEC, VblrlSettings.model_validate(SMALL | {"prior_width": 4.0}), Budget(3, 3, 12))
+    state = wide.begin_task(KEYS, wide.init(KEYS)._replace(number=0))
+    assert same(state.prior.mean, state.world.posterior.mean)
+    scales = [jax.nn.softplus(rho) for rho in jax.tree.leaves(state.prior.rho)]
+    assert all(np.allclose(scale, 0.08, rtol=1e-3) for scale in scales)
+
+
 def test_without_transfer_a_task_starts_fresh_with_the_fixed_prior():
     state, info = learned("single-task")
     later = agent("single-task").begin_task([key.fold(1) for key in KEYS], state)
@@ -274,6 +289,20 @@ def test_the_task_posterior_is_drawn_towards_its_prior():
         return float(sum(((a - b) ** 2).sum() for a, b in pairs))
 
     assert distance(near) < distance(far)
+
+
+def test_a_kl_weight_of_the_tasks_own_moves_the_task_and_not_the_world():
+    """Towards the fixed prior, whose means are zero: a heavy weight shrinks the task's."""
+
+    def fitted(**more: float):
+        learner = {**SMALL["learner"], "task_steps": 50, **more}
+        one = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": learner}), Budget(3, 3, 12))
+        return one.learn(KEYS, one.begin_task(KEYS, one.init(KEYS)), [rows(0), rows(1)])[0]
+
+    plain, heavy = fitted(), fitted(task_kl_weight=10.0)
+    assert same(plain.world.posterior, heavy.world.posterior)
+    sizes = [sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(x.task.posterior.mean)) for x in (heavy, plain)]
+    assert sizes[0] < 0.9 * sizes[1]
 
 
 def test_a_search_begins_where_the_last_one_ended_and_anew_with_an_episode():

@@ -10,7 +10,7 @@ import pytest
 from posterity.models import network, normaliser
 from posterity.models.network import Layer, NetworkSettings
 from posterity.models.normaliser import Normaliser
-from posterity.planning import fused, imagine
+from posterity.planning import folding, fused, imagine
 
 KEY = jax.random.key(0)
 WORDS = jnp.array([3, 0x9ABCDEF0], jnp.uint32)
@@ -224,22 +224,17 @@ def test_a_broken_particle_gives_no_number_and_spoils_no_other(activation, ends)
     assert not jnp.isfinite(got[1]).any()
 
 
-def test_tiles_cover_a_layer_with_little_padding():
-    assert [fused._tiles(size) for size in (1, 16, 48, 64, 128)] == [(16,), (16,), (64,), (64,), (128,)]
-    assert [fused._tiles(size) for size in (200, 256, 300)] == [(128, 64, 16), (128, 128), (128, 128, 32, 16)]
-
-
 def test_what_it_cannot_do_it_says():
     def why(*args, **options):
         problem = Problem(*args, **options)
-        return fused.supported(problem.networks, args[0], args[1], problem.settings.activation)
+        return folding.supported(problem.networks, args[0], args[1], problem.settings.activation)
 
     for dims in FAMILIES.values():
         assert why(*dims, (128, 128)) == ""
         assert why(*dims, (200, 200)) == ""
     assert "KB" in why(3, 1, (512, 512), particles=1)
     assert "hidden" in why(3, 1, ())
-    assert "'gelu'" in fused.supported(Problem().networks, 3, 1, "gelu")
+    assert "'gelu'" in folding.supported(Problem().networks, 3, 1, "gelu")
 
 
 def test_what_is_still_going_is_worth_its_last_state():

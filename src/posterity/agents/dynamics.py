@@ -20,7 +20,7 @@ from posterity.models.confidence import BackwardSettings
 from posterity.models.network import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
-from posterity.planning import fused
+from posterity.planning import folding, fused
 from posterity.planning.cem import PlannerSettings
 from posterity.planning.imagine import Box, Final, Imagined, Step, imagined_returns
 from posterity.types import Spec
@@ -159,7 +159,7 @@ def _memory() -> int:
     """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
     major, minor = (int(part) for part in str(getattr(jax.devices()[0], "compute_capability", "9.0")).split("."))
     if major >= 9:
-        return fused.SHARED_MEMORY
+        return folding.SHARED_MEMORY
     return 140 * 1024 if (major, minor) == (8, 0) else 76 * 1024
 
 
@@ -176,4 +176,4 @@ def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> 
         (jax.ShapeDtypeStruct((1, *pair), jnp.float32), jax.ShapeDtypeStruct((1, pair[1]), jnp.float32))
         for pair in pairwise(sizes)
     ]
-    return fused.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products, _memory())
+    return folding.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products, _memory())
