@@ -291,7 +291,7 @@ def test_the_task_posterior_is_drawn_towards_its_prior():
     assert distance(near) < distance(far)
 
 
-def test_a_kl_weight_of_the_tasks_own_moves_the_task_and_not_the_world():
+def test_a_kl_factor_of_the_task_moves_the_task_and_not_the_world():
     """Towards the fixed prior, whose means are zero: a heavy weight shrinks the task's."""
 
     def fitted(**more: float):
@@ -299,7 +299,7 @@ def test_a_kl_weight_of_the_tasks_own_moves_the_task_and_not_the_world():
         one = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": learner}), Budget(3, 3, 12))
         return one.learn(KEYS, one.begin_task(KEYS, one.init(KEYS)), [rows(0), rows(1)])[0]
 
-    plain, heavy = fitted(), fitted(task_kl_weight=10.0)
+    plain, heavy = fitted(), fitted(task_kl_factor=1e5)
     assert same(plain.world.posterior, heavy.world.posterior)
     sizes = [sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(x.task.posterior.mean)) for x in (heavy, plain)]
     assert sizes[0] < 0.9 * sizes[1]

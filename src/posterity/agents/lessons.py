@@ -114,10 +114,10 @@ class Lessons:
             return self.batch(units, rows)
 
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
-        task_noise, task_weight = noise * self.settings.task_noise, settings.task_kl_weight
+        task_noise, factor = noise * self.settings.task_noise, settings.task_kl_factor
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {
-            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, task_weight),
+            "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, factor),
             "world": Fit(keys["world"], learned["world"], fixed, world_batch, settings.world_rate, noise),
         }
         steps = settings.task_steps if "task" in who else settings.world_steps

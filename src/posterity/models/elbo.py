@@ -36,7 +36,7 @@ class LearnerSettings(Settings):
     world_rows: int = setting(64, "Transitions of each task in a world batch (paper: 64).", ge=1)
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
-    task_kl_weight: float | None = setting(None, "The same for the task posterior, if it is another.", ge=0)
+    task_kl_factor: float = setting(1.0, "Factor on that weight for the task posterior (paper: 1).", ge=0)
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
@@ -102,7 +102,7 @@ def loss(
     shape: NetworkSettings,
     settings: LearnerSettings,
     noise: float | jax.Array,
-    kl_weight: float | jax.Array | None = None,
+    kl_factor: float | jax.Array = 1.0,
 ) -> tuple[jax.Array, Loss]:
     """Negative ELBO of one batch. A `noise` of 0 is a plain network, fitted by likelihood alone."""
 
@@ -118,7 +118,7 @@ def loss(
 
     fitted = jax.vmap(draw)(jax.random.split(key, settings.samples)).mean()
     divergence = jnp.where(noise > 0, posterior.kl(q, prior), 0.0)
-    total = (settings.kl_weight if kl_weight is None else kl_weight) * divergence - fitted
+    total = kl_factor * settings.kl_weight * divergence - fitted
     return total, Loss(total, fitted, divergence)
 
 
@@ -138,7 +138,7 @@ class Fit(NamedTuple):
     draw_batch: Callable[[jax.Array], Batch]
     rate: float
     noise: float
-    kl_weight: float | None = None  # another than the settings'
+    kl_factor: float = 1.0  # on the settings' weight
 
 
 def fit_all(
@@ -152,7 +152,7 @@ def fit_all(
     """
     adam = optax.scale_by_adam()
     rates, noises = jnp.array([fit.rate for fit in fits]), jnp.array([fit.noise for fit in fits])
-    weights = jnp.array([settings.kl_weight if fit.kl_weight is None else fit.kl_weight for fit in fits])
+    factors = jnp.array([fit.kl_factor for fit in fits])
     prior = _stack([fit.prior for fit in fits])
 
     def one(
@@ -162,9 +162,9 @@ def fit_all(
         batch: Batch,
         rate: jax.Array,
         noise: jax.Array,
-        weight: jax.Array,
+        factor: jax.Array,
     ) -> tuple[Learning, Loss]:
-        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise, weight), has_aux=True)
+        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise, factor), has_aux=True)
         gradient, parts = gradient_of(learning.posterior)
         change, optimiser = adam.update(gradient, learning.optimiser)
         moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
@@ -177,7 +177,7 @@ def fit_all(
         if any(batch.inputs.shape[0] < size for batch in batches):
             batches = [batch.filled(size) for batch in batches]
         each = jnp.stack([pair[1] for pair in pairs])
-        return jax.vmap(one)(each, learning, prior, _stack(batches), rates, noises, weights)
+        return jax.vmap(one)(each, learning, prior, _stack(batches), rates, noises, factors)
 
     keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
     learned, parts = jax.lax.scan(step, _stack([fit.start for fit in fits]), keys)
