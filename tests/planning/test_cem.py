@@ -83,26 +83,3 @@ def test_a_linear_quadratic_problem_is_solved_within_two_percent():
     cost = -float(score(jax.random.key(0), plan.mean[None])[0])
     assert value <= cost + 1e-5
     assert cost < 1.02 * value
-
-
-def test_coloured_candidates_keep_pushing_and_are_as_spread_as_white_ones():
-    """Correlation of neighbours, deviation and bounds, over 40,000 numbers; clipping takes a little of both."""
-    settings = PlannerSettings(horizon=20, candidates=2000, elites=50, rounds=1, colour=0.8)
-    white = PlannerSettings(horizon=20, candidates=2000, elites=50, rounds=1)
-    low, high, seen = jnp.array([-1.0]), jnp.array([1.0]), []
-    for planner in (settings, white):
-
-        def score(_, candidates):
-            seen.append(candidates[:, :, 0])
-            return candidates[:, 0, 0]
-
-        with jax.disable_jit():
-            cem.cem(jax.random.key(0), score, cem.start(20, low, high), low, high, planner)
-    coloured, plain = (np.asarray(drawn) for drawn in seen)
-    for lag in (1, 3):
-        found = np.corrcoef(coloured[:, 5:-lag].ravel(), coloured[:, 5 + lag :].ravel())[0, 1]
-        assert abs(found - 0.8**lag) < 0.02
-    assert abs(np.corrcoef(plain[:, :-1].ravel(), plain[:, 1:].ravel())[0, 1]) < 0.02
-    spread = coloured.std(axis=0)
-    assert np.abs(spread / plain.std() - 1.0).max() < 0.06, "at every step"
-    assert np.abs(coloured).max() <= 1.0

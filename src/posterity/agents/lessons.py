@@ -42,9 +42,6 @@ class VblrlSettings(Settings):
     )
     task_minimum: int = setting(200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1)
     task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
-    prior_width: float = setting(
-        1.0, "Factor on the world posterior's deviations where it is a task's prior (paper: 1).", gt=0
-    )
     task_noise: float = setting(1.0, "Factor on the task posterior's spread; 0 is a plain network.", ge=0)
     normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
     precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
@@ -54,9 +51,10 @@ class VblrlSettings(Settings):
 class Lessons:
     """Everything that is learned, for one lane."""
 
-    def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
+    def __init__(self, spec: Spec, settings: VblrlSettings, inherits: bool) -> None:
         self.spec = spec
         self.settings = settings
+        self.inherits = inherits  # whether the world posterior is the prior of every task but the first
 
     def fresh(self, data: jax.Array) -> Learning:
         """A posterior that knows nothing."""
@@ -68,10 +66,6 @@ class Lessons:
     def fixed_prior(self, q: Posterior) -> Posterior:
         """The prior of a posterior that has no other."""
         return posterior.gaussian(q, self.settings.learner.prior_scale)
-
-    def inherited_prior(self, world: Posterior) -> Posterior:
-        """The prior that a task has from those before it."""
-        return world if self.settings.prior_width == 1.0 else posterior.widened(world, self.settings.prior_width)
 
     def batch(self, units: Normaliser, rows: memory.Rows) -> Batch:
         """Transitions as the network takes them."""
@@ -114,7 +108,8 @@ class Lessons:
             return self.batch(units, rows)
 
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
-        task_noise, factor = noise * self.settings.task_noise, settings.task_kl_factor
+        task_noise = noise * self.settings.task_noise
+        factor = jnp.where(number > 0, settings.inherited_kl, 1.0) if self.inherits else 1.0
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {
             "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, factor),

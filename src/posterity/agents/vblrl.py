@@ -104,7 +104,7 @@ class Vblrl:
             settings.planner, settings.network, settings.backward, spec, settings.horizon.gamma
         )
         self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
-        self.lessons = lessons = Lessons(spec, settings)
+        self.lessons = lessons = Lessons(spec, settings, mode == "vblrl" and settings.task_prior == "world")
         self._fresh = self._program(lessons.fresh)
         self._plan = self._program(self._plan_one)
         self._weigh = self._program(self._weigh_one)
@@ -162,10 +162,8 @@ class Vblrl:
         """The world posterior becomes the task's, and its prior unless this is the first task."""
         single = self.mode == "single-task"
         task = self._fresh(_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
-        learned = state.number >= 0  # before that the world posterior is where the optimiser begins, not a belief
-        inherited = self.mode == "vblrl" and self.settings.task_prior == "world" and learned
-        prior_of = self.lessons.inherited_prior if inherited else self.lessons.fixed_prior
-        prior = prior_of(task.posterior)
+        inherited = self.lessons.inherits and state.number >= 0  # before that the world posterior is no belief
+        prior = task.posterior if inherited else self.lessons.fixed_prior(task.posterior)
         if single and self.settings.horizon.use:
             state = state._replace(value=self._fresh_value(_data([key.fold("value") for key in keys])))
         return state._replace(task=task, prior=prior, number=state.number + 1, iteration=0)

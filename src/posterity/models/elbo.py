@@ -36,7 +36,7 @@ class LearnerSettings(Settings):
     world_rows: int = setting(64, "Transitions of each task in a world batch (paper: 64).", ge=1)
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
-    task_kl_factor: float = setting(1.0, "Factor on that weight for the task posterior (paper: 1).", ge=0)
+    inherited_kl: float = setting(1.0, "Factor on that weight where the world posterior is the prior (paper: 1).", ge=0)
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
@@ -138,7 +138,7 @@ class Fit(NamedTuple):
     draw_batch: Callable[[jax.Array], Batch]
     rate: float
     noise: float
-    kl_factor: float = 1.0  # on the settings' weight
+    kl_factor: float | jax.Array = 1.0  # on the settings' weight
 
 
 def fit_all(

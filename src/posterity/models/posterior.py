@@ -34,16 +34,6 @@ def gaussian(like: Posterior, scale: float) -> Posterior:
     return Posterior(zeros, jax.tree.map(lambda leaf: jnp.full_like(leaf, inverse_softplus(scale)), zeros))
 
 
-def widened(q: Posterior, factor: float) -> Posterior:
-    """The same means, all deviations times `factor`."""
-
-    def wider(rho: jax.Array) -> jax.Array:
-        scale = factor * jax.nn.softplus(rho)
-        return scale + jnp.log(-jnp.expm1(-scale))
-
-    return Posterior(q.mean, jax.tree.map(wider, q.rho))
-
-
 def sample(key: jax.Array, posterior: Posterior, noise: float | jax.Array = 1.0) -> Weights:
     """One whole network. `noise` scales the spread: 0 gives the mean network (released code: 0.1)."""
     leaves, tree = jax.tree.flatten(posterior.mean)

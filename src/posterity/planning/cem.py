@@ -4,9 +4,6 @@
 
 Candidates are drawn from a normal truncated at two standard deviations whose spread is narrowed near the bounds, so
 none leaves them: std <= half the distance to the nearer bound (as PETS and the authors' code do).
-
-Departure: with `colour` the noise of one step goes on into the next, so that candidates push for a while instead of
-trembling (the paper's is 0: every step is drawn by itself).
 """
 
 from __future__ import annotations
@@ -29,9 +26,6 @@ class PlannerSettings(Settings):
     elites: int = setting(50, "E: best candidates the next round is drawn around (paper: 50).", ge=1)
     rounds: int = setting(5, "Rounds of the search (released code: 5).", ge=1)
     smoothing: float = setting(0.1, "Share of the old mean and variance that is kept (released code: 0.1).", ge=0, lt=1)
-    colour: float = setting(
-        0.0, "Correlation of a candidate's noise from one step to the next (paper: 0, each step by itself).", ge=0, lt=1
-    )
     particles: int = setting(20, "P: networks every candidate is imagined through.", ge=1)
     output: Literal["sample", "mean"] = setting(
         "sample", "What an imagined step takes of the predicted Gaussian: sample or mean."
@@ -76,13 +70,6 @@ def shifted(plan: Plan, fresh: Plan) -> Plan:
     return Plan(jnp.concatenate([plan.mean[1:], fresh.mean[-1:]]), fresh.variance)
 
 
-def _carried(steps: int, colour: float) -> jax.Array:
-    """[T, T] by which white noise becomes a stationary one of the same variance whose neighbours correlate."""
-    ago = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
-    fresh = jnp.where(jnp.arange(steps) == 0, 1.0, jnp.sqrt(1.0 - colour**2))  # the first step has no past
-    return jnp.where(ago >= 0, colour ** jnp.maximum(ago, 0) * fresh, 0.0)
-
-
 def cem(
     key: jax.Array,
     score: Callable[[jax.Array, jax.Array], jax.Array],
@@ -100,8 +87,6 @@ def cem(
     noise_key, score_key = jax.random.split(key)
     shape = (settings.rounds, settings.candidates, *begin.mean.shape)
     noises = jax.random.truncated_normal(noise_key, -2.0, 2.0, shape)  # of all rounds at once: a GPU waits less
-    if settings.colour:
-        noises = jnp.clip(jnp.einsum("st,rnta->rnsa", _carried(shape[2], settings.colour), noises), -2.0, 2.0)
 
     def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, PlanInfo]:
         noise, k = now
