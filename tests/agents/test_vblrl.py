@@ -226,11 +226,11 @@ def test_a_value_is_learned_goes_on_to_the_next_task_and_is_kept_for_evaluation(
         state = far.begin_task(KEYS, far.init(KEYS))
         learned_state, told = far.learn(KEYS, state, [rows(0), rows(1)])
         assert told[0]["value_error"] > 0
-        assert not same(learned_state.value.weights, state.value.weights)
+        assert not same(learned_state.value.value.weights, state.value.value.weights)
         later = far.begin_task([key.fold(1) for key in KEYS], learned_state)
         assert same(later.value, learned_state.value) == goes_on
         player = far.player(far.keep(KEYS, learned_state), far.keep(KEYS, learned_state), "back", "task-only")
-        assert same(player.models[0].value, learned_state.value.weights)
+        assert same(player.models[0].value, learned_state.value.value)
         _, actions = far.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
         assert np.isfinite(actions).all()
 

@@ -33,7 +33,7 @@ class Model(NamedTuple):
 
     posterior: Posterior
     noise: jax.Array  # factor on its spread
-    value: Any = ()  # weights of what follows the horizon; empty: nothing does
+    value: Any = ()  # of what follows the horizon; empty: nothing does
 
 
 class Chosen(NamedTuple):

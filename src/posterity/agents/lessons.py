@@ -16,7 +16,7 @@ from posterity.agents.dynamics import Model
 from posterity.models import elbo, horizon, normaliser, posterior, uncertainty
 from posterity.models.confidence import BackwardSettings
 from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
-from posterity.models.horizon import HorizonSettings, Value
+from posterity.models.horizon import HorizonSettings, ValueLearning
 from posterity.models.network import NetworkSettings, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -118,13 +118,13 @@ class Lessons:
         steps = settings.task_steps if "task" in who else settings.world_steps
         return elbo.fit_all([fits[name] for name in who], steps, self.settings.network, settings)
 
-    def fresh_value(self, data: jax.Array) -> Value:
+    def fresh_value(self, data: jax.Array) -> ValueLearning:
         """Nothing follows the horizon yet."""
         return horizon.init(jax.random.wrap_key_data(data), self.spec.obs_dim, self.settings.horizon)
 
     def fit_value(
-        self, data: jax.Array, value: Value, units: Normaliser, replay: Replay, number: jax.Array
-    ) -> tuple[Value, jax.Array]:
+        self, data: jax.Array, value: ValueLearning, units: Normaliser, replay: Replay, number: jax.Array
+    ) -> tuple[ValueLearning, jax.Array]:
         """What follows a state, from the task's transitions."""
         settings, box = self.settings.horizon, self.spec.alive
 
@@ -136,6 +136,8 @@ class Lessons:
             return horizon.Steps(rows.obs, rows.reward, rows.next_obs, ended)
 
         key = jax.random.fold_in(jax.random.wrap_key_data(data), 2)
+        earned = replay.reward[number]  # zeros where it is not filled: so the bounds take in 0, which an end is worth
+        value = horizon.bounded(value, earned.min(initial=0.0), earned.max(initial=0.0), settings.gamma)
         return horizon.fit(key, value, units, draw, settings)
 
     def check(

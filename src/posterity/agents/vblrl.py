@@ -59,7 +59,7 @@ class VblrlState(NamedTuple):
     prior: Posterior  # of the task posterior: the world posterior when the task began
     units: Normaliser
     scale: jax.Array  # [L, 1 + O] the targets' deviation in these units: 1 if they are normalised
-    value: Any  # of what follows the horizon; empty if nothing does
+    value: Any  # of what follows the horizon, being learned; empty if nothing does
     replay: Replay
     plan: Plan  # where the next search begins
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their spreads, and how many
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     task: Posterior
     units: Normaliser
     scale: jax.Array
-    value: Any  # weights
+    value: Any  # of what follows the horizon
     random: jax.Array  # [L] nothing was learned yet: actions are random
 
 
@@ -241,7 +241,7 @@ class Vblrl:
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
         random = jnp.full(state.scale.shape[0], self._random(state))
-        value = state.value.weights if self.settings.horizon.use else ()
+        value = state.value.value if self.settings.horizon.use else ()
         return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, value, random)
 
     def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Player:
@@ -302,7 +302,7 @@ class Vblrl:
     def _acting(self, state: VblrlState) -> Model:
         """The posterior that plans."""
         early = state.iteration < self.start
-        value = state.value.weights if self.settings.horizon.use else ()
+        value = state.value.value if self.settings.horizon.use else ()
         if self.mode == "hip-mdp" or (self.mode == "vblrl" and early):
             return self._world_model(state.world.posterior, value)
         return self._task_model(state.task.posterior, value)
