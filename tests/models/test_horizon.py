@@ -43,7 +43,7 @@ def cut_off(seed: int) -> Steps:
 
 
 def test_a_value_does_not_feed_on_its_own_guesses_where_episodes_were_cut_off():
-    """Wide bounds, three worlds: without normalised layers the largest values are 140, 2,000 and 300,000; true is 33."""
+    """Wide bounds, three worlds: without normalised layers values reach 140, 2,000 and 300,000; true is 33."""
     settings = HorizonSettings(use=True, gamma=0.97, steps=3000, rows=64, follow=0.02)
     units = normaliser.identity(17, 1)._replace(target_mean=jnp.ones(18))
     far = jnp.float32(1e6)

@@ -186,6 +186,14 @@ def test_published_records_may_be_compressed(tmp_path: Path):
     np.testing.assert_array_equal(read_run(path).returns, plain)
 
 
+def test_a_run_that_went_on_after_it_was_packed_is_read_as_it_is_now(tmp_path: Path):
+    path = made_up(tmp_path / "run")
+    plain = read_run(path).returns
+    half = (path / "records.jsonl").read_bytes().splitlines(keepends=True)[:12]
+    (path / "records.jsonl.xz").write_bytes(lzma.compress(b"".join(half)))
+    np.testing.assert_array_equal(read_run(path).returns, plain)
+
+
 def test_records_cut_in_half_are_refused(tmp_path: Path):
     path = made_up(tmp_path / "run") / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-20])

@@ -125,9 +125,9 @@ def _number(value: float | None) -> float:
 
 
 def _records(path: Path) -> bytes:
-    """The records as written, or as published: compressed."""
-    packed = path / "records.jsonl.xz"
-    return lzma.decompress(packed.read_bytes()) if packed.exists() else (path / "records.jsonl").read_bytes()
+    """The records as written, which may have gone on since they were packed, or as published: compressed."""
+    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    return lzma.decompress(packed.read_bytes()) if packed.exists() and not plain.exists() else plain.read_bytes()
 
 
 def _checkpointed(path: Path) -> int | None:
