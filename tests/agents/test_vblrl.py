@@ -301,6 +301,14 @@ def test_the_world_posterior_holds_a_later_task_as_tightly_as_the_factor_says():
     assert near < 0.5 * far
 
 
+def test_the_hold_of_the_world_posterior_fades_as_a_task_is_met():
+    learner = {**SMALL["learner"], "inherited_kl": 0.01, "inherited_rows": 100}
+    lessons = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": learner}), Budget(3, 3, 12)).lessons
+    held = [float(lessons._hold(jnp.int32(1), jnp.int32(rows))) for rows in (0, 50, 100, 200, 1000, 10**6)]
+    np.testing.assert_allclose(held, [1.0, 1.0, 1.0, 0.5, 0.1, 0.01])
+    assert float(lessons._hold(jnp.int32(0), jnp.int32(1000))) == 1.0, "the first task's prior is the fixed one"
+
+
 def test_a_search_begins_where_the_last_one_ended_and_anew_with_an_episode():
     state, _ = learned()
     obs = [np.zeros(2, dtype=np.float32)] * 2

@@ -109,7 +109,7 @@ class Lessons:
 
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
         task_noise = noise * self.settings.task_noise
-        factor = jnp.where(number > 0, settings.inherited_kl, 1.0) if self.inherits else 1.0
+        factor = self._hold(number, replay.filled[number]) if self.inherits else 1.0
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {
             "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, factor),
@@ -117,6 +117,12 @@ class Lessons:
         }
         steps = settings.task_steps if "task" in who else settings.world_steps
         return elbo.fit_all([fits[name] for name in who], steps, self.settings.network, settings)
+
+    def _hold(self, number: jax.Array, rows: jax.Array) -> jax.Array:
+        """How tightly the prior holds the task posterior: less and less where it is the world's, as data comes in."""
+        learner = self.settings.learner
+        fading = jnp.minimum(learner.inherited_rows / jnp.maximum(rows, 1), 1.0)
+        return jnp.where(number > 0, jnp.maximum(fading, learner.inherited_kl), 1.0)
 
     def fresh_value(self, data: jax.Array) -> ValueLearning:
         """Nothing follows the horizon yet."""

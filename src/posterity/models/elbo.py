@@ -37,6 +37,9 @@ class LearnerSettings(Settings):
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
     inherited_kl: float = setting(1.0, "Factor on that weight where the world posterior is the prior (paper: 1).", ge=0)
+    inherited_rows: int = setting(
+        0, "Transitions of a task up to which that factor is 1; from there it falls as one over them, to it.", ge=0
+    )
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
