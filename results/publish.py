@@ -35,11 +35,12 @@ def publish(run: Path, dest: Path) -> None:
     dest.mkdir(parents=True, exist_ok=True)
     shutil.copy(run / "config.toml", dest)
     versions = (run / "versions.json").read_text(encoding="utf-8")
-    (dest / "versions.json").write_text(re.sub(r"(/[\w.-]+)+/(?=runs/)", "", versions), encoding="utf-8")
+    (dest / "versions.json").write_text(re.sub(r"[\w.~-]*(/[\w.~-]+)*/(?=runs/)", "", versions), encoding="utf-8")
     plain, packed = run / "records.jsonl", run / "records.jsonl.xz"
     text = plain.read_text(encoding="utf-8") if plain.exists() else lzma.decompress(packed.read_bytes()).decode()
     packed_small = lzma.compress(lines(text).encode(), preset=9 | lzma.PRESET_EXTREME)
     (dest / "records.jsonl.xz").write_bytes(packed_small)
+    shutil.rmtree(dest / "evaluation", ignore_errors=True)
     for scores in sorted((run / "evaluation").glob("*.jsonl")):
         (dest / "evaluation").mkdir(exist_ok=True)
         (dest / "evaluation" / scores.name).write_text(lines(scores.read_text(encoding="utf-8")), encoding="utf-8")

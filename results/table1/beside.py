@@ -1,25 +1,28 @@
 """Our scores beside the paper's Table 1, as a Markdown table, from the evaluations in run folders.
 
-    python results/table1/beside.py results/baselines results/table1
+    python results/table1/beside.py results/table1 results/baselines
+    python results/table1/beside.py results/table1 results/baselines --tasks 5      # only the first five tasks of ours
 
-The paper's numbers are in paper.csv beside this file (Fu et al., NeurIPS 2022, Table 1: mean and what follows its
-plus-minus sign, over tasks and three seeds; its LPG-FTW and EWC have twice VBLRL's samples, as ours have).
+The paper's numbers are in paper.csv beside this file (Fu et al., NeurIPS 2022, Table 1: mean and one standard
+deviation, over tasks and three seeds; its LPG-FTW and EWC have twice VBLRL's samples, as ours have).
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 from pathlib import Path
 
-from posterity.report.metrics import read_run
-from posterity.report.scores import evaluated, intervals
+import numpy as np
 
-SCORES = {"start": "start", "train": "train", "back": "back-confidence"}  # ours by the paper's name
+from posterity.report.metrics import Run, interval, read_run
+from posterity.report.scores import evaluated, read_scores
+
+SCORES = {"zero-shot": "zero-shot", "start": "start", "train": "train", "back": "back-confidence"}  # paper's name: ours
 
 
 def paper() -> dict[tuple[str, str, str], str]:
-    """(family, method, score) -> mean ± spread."""
+    """(family, method, score) -> mean ± deviation."""
     with (Path(__file__).parent / "paper.csv").open(encoding="utf-8") as file:
         return {
             (row["family"], row["method"], row["score"]): f"{float(row['mean']):.0f} ± {float(row['spread']):.0f}"
@@ -27,19 +30,33 @@ def paper() -> dict[tuple[str, str, str], str]:
         }
 
 
-def lines(folders: list[Path]) -> list[str]:
-    """One line a run that was evaluated."""
-    published = paper()
-    made = ["| family | method | Start | paper | Train | paper | Back | paper |", "|---|---|---|---|---|---|---|---|"]
-    paths = sorted(path.parent for folder in folders for path in folder.glob("**/config.toml"))
-    for run in evaluated([read_run(path) for path in paths]):
-        scores = intervals(run)
-        cells = [run.family, run.path.name.removeprefix(f"{run.family}-")]
-        for name, ours in SCORES.items():
-            cells += [str(scores[ours]) if ours in scores else "-", published.get((run.family, run.method, name), "-")]
-        made.append(f"| {' | '.join(cells)} |")
-    return made
+def line(run: Run, tasks: int | None) -> str:
+    """One run: of how many tasks its scores are, then ours and the paper's for each."""
+    published, cells, count = paper(), [], 0
+    for name, ours in SCORES.items():
+        scores = read_scores(run, ours)
+        returns = np.full((len(run.seeds), 1), np.nan) if scores is None else scores.returns[:, :tasks]
+        count = max(count, int(np.isfinite(returns).all(axis=0).sum()))
+        cells.append("-" if scores is None else str(interval(returns)))
+        if name != "zero-shot":
+            cells.append(published.get((run.family, run.method, name), "-"))
+    who = [run.family, run.path.name.removeprefix(f"{run.family}-"), str(count)]
+    return f"| {' | '.join([*who, *cells])} |"
+
+
+def main() -> None:
+    """Every run below the folders that was evaluated."""
+    asked = argparse.ArgumentParser()
+    asked.add_argument("folders", nargs="*", type=Path, default=[Path("results")])
+    asked.add_argument("--tasks", type=int)
+    told = asked.parse_args()
+    print("| family | method | tasks | zero-shot | Start | paper | Train | paper | Back | paper |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    paths = [path.parent for folder in told.folders for path in folder.glob("**/config.toml")]
+    runs = evaluated([read_run(path) for path in paths])
+    for run in sorted(runs, key=lambda run: (run.family, run.method != "vblrl", run.path.name)):
+        print(line(run, told.tasks))
 
 
 if __name__ == "__main__":
-    print("\n".join(lines([Path(name) for name in sys.argv[1:]] or [Path("results")])))
+    main()

@@ -24,6 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
         "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
         "network": {"hidden": (8, 8)},
+        "horizon": {"use": True, "steps": 3, "hidden": (4,)},
         "task_minimum": 10,
         "world_iterations": 1,
     },

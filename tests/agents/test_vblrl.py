@@ -12,7 +12,7 @@ from posterity.agents.base import Score, Strategy
 from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Mode, Vblrl
 from posterity.errors import UserError
-from posterity.models import network
+from posterity.models import horizon, network
 from posterity.types import Budget, Key, Spec, Transition
 
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), steps=12, alive=None)
@@ -220,16 +220,24 @@ def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other
 def test_a_value_is_learned_goes_on_to_the_next_task_and_is_kept_for_evaluation():
     settings = VblrlSettings.model_validate({**SMALL, "horizon": {"use": True, "steps": 3, "hidden": [4]}})
     budget = Budget(tasks=3, iterations=3, steps=12)
-    cases: tuple[tuple[Mode, bool], ...] = (("vblrl", True), ("single-task", False))
+    cases: tuple[tuple[Mode, bool], ...] = (("vblrl", True), ("single-task", False), ("hip-mdp", True))
     for mode, goes_on in cases:
         far = Vblrl(SPEC, settings, budget, mode)
         state = far.begin_task(KEYS, far.init(KEYS))
         learned_state, told = far.learn(KEYS, state, [rows(0), rows(1)])
         assert told[0]["value_error"] > 0
         assert not same(learned_state.value.value.weights, state.value.value.weights)
+        value = learned_state.value.value
+        for lane, seen in enumerate((rows(0).reward, rows(1).reward)):
+            bounds = min(seen.min(), 0.0) / 0.01, max(seen.max(), 0.0) / 0.01
+            np.testing.assert_allclose((value.low[lane], value.high[lane]), bounds, rtol=1e-3)
+        worth = jax.vmap(lambda v, u: horizon.predict(v, u, jnp.ones((3, 2)), 0.99))(value, learned_state.units)
+        assert (worth != 0).any(), "what follows counts"
+        assert far._fit_value._cache_size() == 1
         later = far.begin_task([key.fold(1) for key in KEYS], learned_state)
         assert same(later.value, learned_state.value) == goes_on
-        player = far.player(far.keep(KEYS, learned_state), far.keep(KEYS, learned_state), "back", "task-only")
+        strategy = "confidence" if mode == "hip-mdp" else "task-only"
+        player = far.player(far.keep(KEYS, learned_state), far.keep(KEYS, learned_state), "back", strategy)
         assert same(player.models[0].value, learned_state.value.value)
         _, actions = far.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
         assert np.isfinite(actions).all()

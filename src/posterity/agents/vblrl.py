@@ -1,7 +1,7 @@
 """Variational Bayesian Lifelong RL (paper, Algorithms 1 and 2), and the two baselines that are settings of it.
 
     for each task:
-        task posterior <- world posterior, which is its prior too                                     begin_task
+        task posterior <- world posterior, which is its prior too (not in the first task)             begin_task
         for each iteration:
             for each step:
                 draw P networks from the posterior; search the actions whose imagined return is best   act
@@ -56,7 +56,7 @@ class VblrlState(NamedTuple):
 
     world: Learning
     task: Learning
-    prior: Posterior  # of the task posterior: the world posterior when the task began
+    prior: Posterior  # of the task posterior: the world posterior when the task began; in the first task the fixed one
     units: Normaliser
     scale: jax.Array  # [L, 1 + O] the targets' deviation in these units: 1 if they are normalised
     value: Any  # of what follows the horizon, being learned; empty if nothing does

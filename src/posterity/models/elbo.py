@@ -7,7 +7,8 @@ the inputs are Gaussian too (`local`, the local reparameterisation: each row has
 less).
 
 Departure: the likelihood is a mean over the batch and the KL is weighted by `kl_weight` (paper: 1e-4), as in the
-authors' code; a true bound would weigh it by one over the number of transitions.
+authors' code; a true bound would weigh it by one over the number of transitions. Where the world posterior is the prior
+the weight can be less (`inherited_kl`, `inherited_rows`; 1 in the paper).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class LearnerSettings(Settings):
     world_rows: int = setting(64, "Transitions of each task in a world batch (paper: 64).", ge=1)
     task_rows: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
-    inherited_kl: float = setting(1.0, "Factor on that weight where the world posterior is the prior (paper: 1).", ge=0)
+    inherited_kl: float = setting(
+        1.0, "Factor on that weight where the world posterior is the prior (paper: 1).", ge=0, le=1
+    )
     inherited_rows: int = setting(
         0, "Transitions of a task up to which that factor is 1; from there it falls as one over them, to it.", ge=0
     )

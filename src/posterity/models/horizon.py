@@ -17,11 +17,12 @@ ever, nor less than the worst.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from pydantic import Field
 
 from posterity.models.normaliser import Normaliser
 from posterity.settings import Settings, setting
@@ -32,8 +33,10 @@ class HorizonSettings(Settings):
 
     use: bool = setting(False, "Add a learned value at the end of imagined rollouts (paper: nothing follows).")
     gamma: float = setting(0.99, "Discount of what follows.", ge=0, lt=1)
-    hidden: tuple[int, ...] = setting((128, 128), "Units of each hidden layer of the value network.")
-    steps: int = setting(500, "Gradient steps after each iteration.", ge=0)
+    hidden: tuple[Annotated[int, Field(ge=2)], ...] = setting(
+        (128, 128), "Units of each hidden layer of the value network."
+    )
+    steps: int = setting(500, "Gradient steps after each iteration.", ge=1)
     rows: int = setting(256, "Transitions in a batch.", ge=1)
     rate: float = setting(1e-3, "Learning rate.", gt=0)
     follow: float = setting(0.005, "Share by which the slow copy moves to the network at every step.", gt=0, le=1)
