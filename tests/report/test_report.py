@@ -11,7 +11,7 @@ from scipy import stats
 
 from posterity.errors import UserError
 from posterity.report import scores
-from posterity.report.metrics import band, interval, read_run, rolling, solved, suboptimal_steps
+from posterity.report.metrics import band, called, interval, read_run, rolling, solved, suboptimal_steps
 from posterity.report.report import make_report
 from posterity.report.tables import View, rows, terminal, terminal_solved
 
@@ -252,3 +252,8 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, missing: str):
     (made_up(tmp_path / "run") / missing).unlink()
     with pytest.raises(UserError, match="holds no run"):
         read_run(tmp_path / "run")
+
+
+def test_runs_that_family_and_method_do_not_tell_apart_are_called_by_their_folders_too():
+    runs = [("hopper", "npg", Path("runs/a")), ("hopper", "npg", Path("runs/b")), ("hopper", "ewc", Path("runs/c"))]
+    assert called(runs) == ["hopper npg (a)", "hopper npg (b)", "hopper ewc"]

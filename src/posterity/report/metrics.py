@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import lzma
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +69,13 @@ class Interval(NamedTuple):
         digits = 0 if abs(self.mean) >= 100 else 3 if abs(self.mean) < 10 else 1
         width = f"± {self.high - self.mean:.{digits}f}" if np.isfinite(self.high) else "(one value)"
         return f"{self.mean:.{digits}f} {width}"
+
+
+def called(runs: Sequence[tuple[str, str, Path]]) -> list[str]:
+    """What runs of (family, method, folder) are called: by the folder too, where the rest does not tell them apart."""
+    plain = [f"{family} {method}" for family, method, _ in runs]
+    pairs = zip(plain, runs, strict=True)
+    return [name if plain.count(name) == 1 else f"{name} ({path.name})" for name, (_, _, path) in pairs]
 
 
 def tasks_of(count: Interval) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, interval, mean_known, tasks_of
+from posterity.report.metrics import Interval, Run, called, interval, mean_known, tasks_of
 from posterity.types import FloatArray
 
 FORWARD = ("zero-shot", "start", "train")
@@ -99,8 +99,9 @@ def table(runs: Sequence[Run]) -> Table:
     made.add_column("run")
     for name in shown:
         made.add_column(HEADS[COLUMNS.index(name)], justify="right")
-    for run, scores in rows:
-        made.add_row(f"{run.family} {run.method}", *(str(scores[name]) if name in scores else "-" for name in shown))
+    labels = called([(run.family, run.method, run.path) for run, _ in rows])
+    for label, (run, scores) in zip(labels, rows, strict=True):
+        made.add_row(label, *(str(scores[name]) if name in scores else "-" for name in shown))
         if counts := solved(run):
             made.add_row("  tasks solved", *(tasks_of(counts[name]) if name in counts else "-" for name in shown))
     return made

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, interval, solved, tasks_of
+from posterity.report.metrics import Interval, Run, called, interval, solved, tasks_of
 
 SOLVED = ("most", "last", "ever")  # tasks solved: in the best iteration, in the last ones, in any
 
@@ -79,7 +79,7 @@ def terminal(rows: Sequence[Row], view: View) -> Table:
     table.add_column("run")
     for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, row in zip(_names(rows), rows, strict=True):
+    for name, row in zip(_labels(rows), rows, strict=True):
         table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall)))
     return table
 
@@ -93,16 +93,13 @@ def terminal_solved(rows: Sequence[Row], view: View) -> Table | None:
     table.add_column("run")
     for name in ("in the best iteration", f"in the last {view.early}", "ever"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, row in zip(_names(rows), rows, strict=True):
+    for name, row in zip(_labels(rows), rows, strict=True):
         table.add_row(name, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
     return table
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
-    """What a run is called: by its folder too, where family and method do not tell it apart."""
-    plain = [f"{row.family} {row.method}" for row in rows]
-    pairs = zip(plain, rows, strict=True)
-    return [name if plain.count(name) == 1 else f"{name} ({row.path.name})" for name, row in pairs]
+def _labels(rows: Sequence[Row]) -> list[str]:
+    return called([(row.family, row.method, row.path) for row in rows])
 
 
 def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
