@@ -39,22 +39,27 @@ STYLE: Any = {
 
 
 def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
-    """How a family is learned: over tasks (left) and within a task (right)."""
+    """How a family is learned: over tasks (left, if there are several) and within a task (right)."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10, 3.8), layout="constrained")
-        over_tasks, within = figure.subplots(1, 2, sharey=True)
+        several = max(run.returns.shape[1] for run in runs) > 1
+        figure = Figure(figsize=(10 if several else 5.6, 3.8), layout="constrained")
+        *left, within = figure.subplots(1, 1 + several, sharey=True, squeeze=False)[0]
         bands = []
         window = _window(max(run.returns.shape[1] for run in runs))
         for name, colour, run in _named(runs):
-            early = run.returns[..., : view.early].mean(axis=2)
-            bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
+            for over_tasks in left:
+                early = run.returns[..., : view.early].mean(axis=2)
+                bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
             inside = view.of(run).returns
             bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
-        last = view.last(runs)
-        over_tasks.set(xlabel="task", ylabel="mean return per episode")
-        over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
+        for over_tasks in left:
+            over_tasks.set(xlabel="task")
+            over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
+        first, last = view.first_task, view.last(runs)
+        title = f"within task {first}" if first == last else f"within a task (mean of tasks {first}-{last})"
         within.set(xlabel="iteration of a task")
-        within.set_title(f"within a task (mean of tasks {view.first_task}-{last})", fontsize=10)
+        within.set_title(title, fontsize=10)
+        (left or [within])[0].set(ylabel="mean return per episode")
         within.legend()
         _frame(within, bands)
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
