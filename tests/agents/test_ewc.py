@@ -148,4 +148,5 @@ def test_the_curvature_is_the_lifted_fisher_matrix_times_half_the_multiplier():
 def test_programs_compile_once_per_run():
     lived(agent(), 3)
     for program in (agent()._update, agent()._curve, agent()._composed):
-        assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+        # JAX may have let go of it, under load seen once (0); more than one would be a shape that changes
+        assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]

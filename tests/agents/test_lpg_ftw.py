@@ -209,7 +209,8 @@ def test_programs_compile_once_per_run():
     learner = agent((4,))
     lived(learner, 4)
     for program in (learner._update, learner._curve, learner._composed, learner._fresh):
-        assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+        # JAX may have let go of it, under load seen once (0); more than one would be a shape that changes
+        assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_run_stopped_after_every_iteration_leaves_the_records_of_an_unbroken_one_bit_for_bit(tmp_path: Path):

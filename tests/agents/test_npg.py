@@ -214,7 +214,8 @@ def test_programs_compile_once_per_run():
     learner = agent()
     begun(learner, tasks=3)
     for program in (learner._update, learner._fresh, learner._fresh_value, learner._composed):
-        assert program._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+        # JAX may have let go of it, under load seen once (0); more than one would be a shape that changes
+        assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_policy_that_diverges_ends_the_run_in_one_line():
