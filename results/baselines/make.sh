@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every record of this folder anew: 21 runs of 4 to 20 minutes each, as many at once as WORKERS says (two cores: 2).
+# Makes every record of this folder anew: 20 runs of 4 to 15 minutes each, as many at once as WORKERS says (two cores: 2).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH="$PWD/.venv/bin:$PATH"
