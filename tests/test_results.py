@@ -71,4 +71,4 @@ def test_our_scores_stand_beside_the_papers(capsys: pytest.CaptureFixture[str], 
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     [hopper] = [line for line in lines if line[0] == "| hopper-gravity"]
     assert hopper[1:3] == ["vblrl", "2"]
-    assert [hopper[5], hopper[7], hopper[9]] == ["268 ± 33", "333 ± 24", "361 ± 8 |"]
+    assert [hopper[5], hopper[7], hopper[9]] == ["268 ± 33", "333 ± 24", "361 ± 8"]

@@ -41,7 +41,7 @@ def line(run: Run, tasks: int | None) -> str:
         if name != "zero-shot":
             cells.append(published.get((run.family, run.method, name), "-"))
     who = [run.family, run.path.name.removeprefix(f"{run.family}-"), str(count)]
-    return f"| {' | '.join([*who, *cells])} |"
+    return f"| {' | '.join([*who, *cells, f'{run.wall / 60:.0f}'])} |"
 
 
 def main() -> None:
@@ -50,8 +50,8 @@ def main() -> None:
     asked.add_argument("folders", nargs="*", type=Path, default=[Path("results")])
     asked.add_argument("--tasks", type=int)
     told = asked.parse_args()
-    print("| family | method | tasks | zero-shot | Start | paper | Train | paper | Back | paper |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| family | method | tasks | zero-shot | Start | paper | Train | paper | Back | paper | minutes |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     paths = [path.parent for folder in told.folders for path in folder.glob("**/config.toml")]
     runs = evaluated([read_run(path) for path in paths])
     for run in sorted(runs, key=lambda run: (run.family, run.method != "vblrl", run.path.name)):
