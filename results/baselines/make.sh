@@ -23,7 +23,8 @@ export -f one
   echo "hopper-gravity-fine-tune hopper-gravity --method npg --fine-tune" # one policy goes on: what is forgotten?
   # LPG-FTW's own budget, more or less: does the method learn, given the samples?
   echo "hopper-gravity-npg-original hopper-gravity --method npg --tasks 1 --iterations 30 --steps 10000 --env.steps 1000"
-} | xargs -P "${WORKERS:-2}" -L 1 bash -c 'one "$@"' _
+} | xargs -P "${WORKERS:-2}" -L 1 bash -c 'set -euo pipefail; one "$@"' _
 posterity report results/baselines/hopper-gravity-npg-original --out results/baselines/original
 posterity report results/baselines/hopper-gravity-{npg,fine-tune,ewc,lpg-ftw} --out results/baselines/hopper-gravity
 python results/table1/beside.py results/baselines
+python results/baselines/forgetting.py

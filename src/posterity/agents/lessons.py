@@ -142,7 +142,7 @@ class Lessons:
             return horizon.Steps(rows.obs, rows.reward, rows.next_obs, ended)
 
         key = jax.random.fold_in(jax.random.wrap_key_data(data), 2)
-        earned = replay.reward[number]  # zeros where it is not filled: so the bounds take in 0, which an end is worth
+        earned = replay.reward[number]  # and 0, which an end is worth: also where nothing is filled in yet
         value = horizon.bounded(value, earned.min(initial=0.0), earned.max(initial=0.0), settings.gamma)
         return horizon.fit(key, value, units, draw, settings)
 
