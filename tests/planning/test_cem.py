@@ -57,6 +57,14 @@ def test_when_no_score_is_finite_the_plan_stays():
     assert info.finite == 0.0
 
 
+def test_the_best_are_those_a_sort_finds_and_of_equals_the_first():
+    for seed in range(20):
+        scores = jnp.round(4.0 * jax.random.normal(jax.random.key(seed), (50,))) / 4.0  # many are equal
+        _, order = jax.lax.top_k(scores, 12)
+        np.testing.assert_array_equal(jnp.flatnonzero(cem._best(scores, 12)), jnp.sort(order))
+    assert cem._best(jnp.full(5, -jnp.inf), 2).tolist() == [True, True, False, False, False]
+
+
 def test_shifting_drops_the_first_action_and_appends_the_middle():
     plan = cem.Plan(jnp.arange(8.0).reshape(4, 2), jnp.zeros((4, 2)))
     moved = cem.shifted(plan, cem.start(4, LOW, HIGH))

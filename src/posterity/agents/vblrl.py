@@ -47,6 +47,7 @@ from posterity.planning.cem import Plan
 from posterity.replay import Replay
 from posterity.types import Budget, Key, Spec, Transition
 
+FORECASTS = 8  # every so many steps the found plan is imagined once more, for the record
 PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
 
@@ -65,6 +66,7 @@ class VblrlState(NamedTuple):
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their spreads, and how many
     number: int  # of the present task
     iteration: int  # of the present task
+    step: int  # of the present iteration
 
 
 class Kept(NamedTuple):
@@ -107,6 +109,7 @@ class Vblrl:
         self.lessons = lessons = Lessons(spec, settings, mode == "vblrl" and settings.task_prior == "world")
         self._fresh = self._program(lessons.fresh)
         self._plan = self._program(self._plan_one)
+        self._foretell = self._program(self._foretell_one)
         self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
@@ -156,6 +159,7 @@ class Vblrl:
             forecast=jnp.zeros((lanes, 3)),
             number=-1,
             iteration=0,
+            step=0,
         )
 
     def begin_task(self, keys: list[Key], state: VblrlState) -> VblrlState:
@@ -175,8 +179,13 @@ class Vblrl:
         if self._random(state):
             return state, self._random_actions(keys)
         met = _met(keys, obs, first)
-        action, plan, forecast = self._plan(met, self._acting(state), state.units, state.plan, state.forecast)
-        return state._replace(plan=plan, forecast=forecast), list(np.asarray(action))
+        model = self._acting(state)
+        action, plan = self._plan(met, model, state.units, state.plan)
+        action.copy_to_host_async()  # asked for now, so that it comes without another word when it is there
+        forecast = state.forecast
+        if state.step % FORECASTS == 0:
+            forecast = self._foretell(met, model, state.units, action, plan, forecast)
+        return state._replace(plan=plan, forecast=forecast, step=state.step + 1), list(np.asarray(action))
 
     def observe(self, keys: list[Key], state: VblrlState, rows: list[Transition]) -> VblrlState:
         """Learning is between iterations."""
@@ -223,6 +232,7 @@ class Vblrl:
             replay=replay,
             forecast=jnp.zeros_like(state.forecast),
             iteration=state.iteration + 1,
+            step=0,
         )
         return state, told
 
@@ -271,9 +281,10 @@ class Vblrl:
         """A plan for every lane, by one model or by the more confident of two."""
         met, chosen = _met(keys, obs, first), player.chosen
         if len(player.models) == 1:
-            action, plan, _ = self._plan(met, player.models[0], player.units, player.plan, np.zeros((len(keys), 3)))
+            action, plan = self._plan(met, player.models[0], player.units, player.plan)
         else:
             action, plan, chosen = self._weigh(met, *player.models, player.units, player.scale, player.plan)
+        action.copy_to_host_async()
         planned = np.asarray(action)
         if player.random.any():
             planned = np.where(np.asarray(player.random)[:, None], self._random_actions(keys), planned)
@@ -316,17 +327,22 @@ class Vblrl:
 
     # One lane ----------------------------------------------------------------------------------------------------
 
-    def _plan_one(
-        self, met: jax.Array, model: Model, units: Normaliser, plan: Plan, forecast: jax.Array
-    ) -> tuple[jax.Array, Plan, jax.Array]:
-        """Search with one posterior, and add to the forecasts what the found plan will earn."""
+    def _plan_one(self, met: jax.Array, model: Model, units: Normaliser, plan: Plan) -> tuple[jax.Array, Plan]:
+        """Search with one posterior: the first action of what was found, and where the next search begins."""
         (draw_key, search_key), obs, first = self._unpacked(met)
         returns = self.imagination.forward(draw_key, model, units, obs)
-        within = returns
-        if model.value:  # the same networks, without what follows
-            within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)
-        action, after, promised, _ = self._search(search_key, returns, within, plan, first)
-        return action, after, forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
+        found, _ = self._search(search_key, returns, plan, first)
+        return found.mean[0], cem.shifted(found, self.fresh_plan)
+
+    def _foretell_one(
+        self, met: jax.Array, model: Model, units: Normaliser, action: jax.Array, after: Plan, forecast: jax.Array
+    ) -> jax.Array:
+        """Adds to the forecasts what the found plan will earn within its horizon, by the networks it was found by."""
+        (draw_key, search_key), obs, _ = self._unpacked(met)
+        within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)
+        found = jnp.concatenate([action[None], after.mean[:-1]])
+        promised = within(jax.random.split(search_key)[1], found[None])[0]
+        return forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
         self, met: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, plan: Plan
@@ -334,22 +350,19 @@ class Vblrl:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
         (draw_key, search_key), obs, first = self._unpacked(met)
         returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
-        action, after, _, notes = self._search(search_key, returns, returns, plan, first)
-        return action, after, jax.tree.map(lambda share: share.mean(), notes)
+        found, last_key = self._search(search_key, returns, plan, first)
+        _, notes = returns(last_key, found.mean[None])
+        return found.mean[0], cem.shifted(found, self.fresh_plan), jax.tree.map(lambda share: share.mean(), notes)
 
-    def _search(
-        self, key: jax.Array, returns: Returns, within: Returns, plan: Plan, first: jax.Array
-    ) -> tuple[jax.Array, Plan, jax.Array, Any]:
-        """The first action of the search's mean, where the next search begins, and what the plan earns."""
+    def _search(self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array) -> tuple[Plan, jax.Array]:
+        """What the search finds from where the last one ended, and a key that is left."""
         search_key, last_key = jax.random.split(key)
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
 
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
             return returns(k, candidates)[0].mean(axis=0)
 
-        found, _ = cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)
-        promised, notes = within(last_key, found.mean[None])
-        return found.mean[0], cem.shifted(found, self.fresh_plan), promised[:, 0], notes
+        return cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)[0], last_key
 
     def _unpacked(self, met: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Two keys, the observation, and whether an episode begins with it: what `_met` packed."""
