@@ -175,6 +175,9 @@ def test_every_view_is_as_large_as_the_spec_says_and_its_units_are_known():
         assert spec.obs_dim == size
         assert spec.least is not None
         assert (len(spec.least[0]), len(spec.least[1])) == (size, size + 1)
+        lies_still = spec.least[0] > 0.0  # and may lie elsewhere in another task
+        assert (spec.least[1][1:][lies_still] > 0.0).all()
+        assert (spec.least[1][1:][lies_still] < 0.3 * spec.least[0][lies_still]).all()
     assert (LEAST[:39] > 0).all()
 
 

@@ -51,7 +51,7 @@ def _path(config: RunConfig, name: str) -> dict[str, Any]:
             else:
                 going, _ = agent.act(now, going, obs, first)
 
-    compiled, each = _timed(act)
+    compiled, each = _timed(act, repeats=8)
     each /= PLANS
     return {
         "path": name,

@@ -32,11 +32,12 @@ from posterity.types import FloatArray, Key, Spec, Task
 HAND, OBJECT, BEFORE, GOAL, PULL = slice(0, 3), slice(4, 7), slice(18, 21), slice(36, 39), slice(39, 42)
 STEP = 0.0125  # seconds
 # What is one unit at least: places differ by some 5 cm between tasks, the hand moves some 2 mm a step, and rewards go
-# up to 2,300 or 10.
+# up to 2,300 or 10. A goal never moves; without a unit of change of its own, noise would move it by
+# centimetres in imagination.
 LEAST_REWARD = {"v1": 500.0, "v2": 2.0}
 _NOW = np.array([0.05] * 3 + [0.1] + 2 * ([0.05] * 3 + [0.2] * 4))
 LEAST = np.concatenate([_NOW, _NOW, [0.05] * 3, np.zeros(3)])
-LEAST_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [np.zeros(6)])
+LEAST_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [[0.002] * 3, np.zeros(3)])
 MT10 = (
     "reach",
     "push",
