@@ -45,10 +45,10 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         figure = Figure(figsize=(10 if several else 5.6, 3.8), layout="constrained")
         *left, within = figure.subplots(1, 1 + several, sharey=True, squeeze=False)[0]
         bands = []
-        window = _window(max(run.returns.shape[1] for run in runs))
+        window = _window(View().last(runs))
         for name, colour, run in _named(runs):
             for over_tasks in left:
-                early = run.returns[..., : view.early].mean(axis=2)
+                early = run.returns[:, : View().last([run]), : view.early].mean(axis=2)
                 bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
             inside = view.of(run).returns
             bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
@@ -56,7 +56,8 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
             over_tasks.set(xlabel="task")
             over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
         first, last = view.first_task, view.last(runs)
-        title = f"within task {first}" if first == last else f"within a task (mean of tasks {first}-{last})"
+        which = f"tasks {first}-{last}" if len({view.last([run]) for run in runs}) == 1 else "the tasks each has met"
+        title = f"within task {first}" if first == last else f"within a task (mean of {which})"
         within.set(xlabel="iteration of a task")
         within.set_title(title, fontsize=10)
         (left or [within])[0].set(ylabel="mean return per episode")
