@@ -30,6 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from posterity import kernels
 from posterity.models import network, normaliser
 from posterity.models.network import Layer, NetworkSettings
 from posterity.models.normaliser import Normaliser
@@ -417,7 +418,7 @@ def prepared(bench: Bench, size: Size, lanes: int) -> None:
     args = problem(size, lanes)
 
     def one(words: jax.Array, networks: Any, units: Normaliser, obs: jax.Array, candidates: jax.Array) -> Any:
-        layers = folding.layers(networks, units, size.obs_dim, size.action_dim, folding.LOG2E, 2.0)
+        layers = folding.layers(networks, units, size.obs_dim, size.action_dim, kernels.LOG2E, 2.0)
         columns = folding.columns(units, obs, box(size, obs), size.action_dim, -9.0, 2.0)
         return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), layers), columns
 

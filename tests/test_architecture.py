@@ -11,7 +11,7 @@ import posterity
 
 SOURCE = Path(posterity.__file__).parent
 LAYERS = [
-    {"types", "errors", "settings", "replay"},
+    {"types", "errors", "settings", "replay", "kernels"},
     {"families", "tabular", "models", "planning"},
     {"agents"},
     {"experiment"},

@@ -151,47 +151,6 @@ def test_with_noise_mean_and_spread_of_returns_are_the_plain_rollouts(ends):
     np.testing.assert_allclose(one.std(axis=1), other.std(axis=1), rtol=4.0 * np.sqrt(2.0 / 2000))
 
 
-def normals(particles=4, rows=64, steps=32, columns=16, words=(1, 2)):
-    """[particles, steps, rows, columns] as the kernel draws them."""
-    counter = jnp.arange(rows * columns).reshape(rows, columns)
-    step = jnp.arange(steps)[:, None, None] * (rows * columns)
-
-    def draw(particle):
-        seeds = fused._seeds(jnp.int32(words[0]), jnp.int32(words[1]), particle)
-        return fused._noise(jnp.float32(2.0 * np.log(2.0)), counter + step, seeds)
-
-    return np.asarray(jax.vmap(draw)(jnp.arange(particles)))
-
-
-def test_noise_is_normal():
-    noise = normals().ravel()
-    size = noise.size
-    assert abs(noise.mean()) < 4.0 / np.sqrt(size)
-    assert abs(noise.var() - 1.0) < 4.0 * np.sqrt(2.0 / size)
-    assert abs((noise**3).mean()) < 4.0 * np.sqrt(15.0 / size)
-    assert abs((noise**4).mean() - 3.0) < 4.0 * np.sqrt(96.0 / size)
-    for limit, share in [(1.0, 0.31731), (2.0, 0.04550), (3.0, 0.0026998)]:
-        assert abs((np.abs(noise) > limit).mean() - share) < 4.0 * np.sqrt(share / size)
-
-
-def test_noise_is_independent_between_particles_steps_candidates_columns_and_seeds():
-    noise = normals()
-    limit = 4.5 / np.sqrt(noise.size / 2)
-    for axis in range(4):
-        for lag in (1, 2):
-            ahead = np.take(noise, range(lag, noise.shape[axis]), axis)
-            behind = np.take(noise, range(noise.shape[axis] - lag), axis)
-            assert abs((ahead * behind).mean()) < limit
-            assert abs(((ahead**2 - 1.0) * (behind**2 - 1.0)).mean()) < 2.0 * limit
-    for words in [(1, 3), (2, 1)]:  # keys beside each other, and swapped
-        assert abs((noise * normals(words=words)).mean()) < limit
-
-
-def test_the_sine_is_one():
-    at = np.linspace(-1.0, 1.0, 1001, dtype=np.float32)
-    np.testing.assert_allclose(fused._sine(jnp.asarray(at)), np.sin(np.pi / 2.0 * at), atol=2e-6)
-
-
 def test_lanes_together_are_the_lanes_alone():
     problems = [Problem(), Problem()]
     problems[1].obs = problems[1].obs + 0.3

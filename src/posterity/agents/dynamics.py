@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posterity import kernels
 from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
 from posterity.models.confidence import BackwardSettings
@@ -121,7 +122,7 @@ class Imagination:
             log_variance_high=self.shape.log_variance_high,
             sample=self.planner.output == "sample",
             precision=self.planner.products,
-            interpret=not _nvidia(),
+            interpret=not kernels.nvidia(),
             final=final,
         )
         return lambda key, candidates: (kernel(jax.random.key_data(key), candidates), ())
@@ -150,11 +151,6 @@ class Imagination:
         return normaliser.outcome(units, obs, mean)
 
 
-def _nvidia() -> bool:
-    """Whether programs run on an NVIDIA GPU."""
-    return jax.default_backend() == "gpu" and "nvidia" in jax.devices()[0].device_kind.lower()
-
-
 def _memory() -> int:
     """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
     major, minor = (int(part) for part in str(getattr(jax.devices()[0], "compute_capability", "9.0")).split("."))
@@ -167,7 +163,7 @@ def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> 
     """Why the plain path imagines, or nothing: then the kernel does."""
     if planner.fused == "off":
         return "planner.fused is off"
-    if planner.fused == "auto" and not _nvidia():
+    if planner.fused == "auto" and not kernels.nvidia():
         return "there is no NVIDIA GPU"
     if planner.redraw:
         return "the fused planner keeps its networks, and planner.redraw draws new ones"

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from posterity import replay as memory
 from posterity.agents.dynamics import Model
+from posterity.errors import UserError
 from posterity.models import elbo, horizon, normaliser, posterior, uncertainty
 from posterity.models.confidence import BackwardSettings
 from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
@@ -55,6 +56,10 @@ class Lessons:
         self.spec = spec
         self.settings = settings
         self.inherits = inherits  # whether the world posterior is the prior of every task but the first
+        sizes = (spec.obs_dim + len(spec.low), 1 + spec.obs_dim)
+        self.why_plain = elbo.why_plain(settings.network, settings.learner, *sizes)  # empty: the kernel has gradients
+        if settings.learner.fused == "on" and self.why_plain:
+            raise UserError(f"learner.fused is on, but {self.why_plain}")
 
     def fresh(self, data: jax.Array) -> Learning:
         """A posterior that knows nothing."""

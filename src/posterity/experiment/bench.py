@@ -31,7 +31,7 @@ PLANS = 8  # timed together
 
 def bench_planner(config: RunConfig) -> list[dict[str, Any]]:
     """Milliseconds for one action of every lane: on the plain path, by the kernel where there is one, going back."""
-    return [*(_path(_changed(config, fused), name) for name, fused in _paths(config)), _ceiling()]
+    return [*(_path(_changed(config, "planner", fused), name) for name, fused in _paths(config)), _ceiling()]
 
 
 def _path(config: RunConfig, name: str) -> dict[str, Any]:
@@ -74,10 +74,11 @@ def _paths(config: RunConfig) -> list[tuple[str, str]]:
     return ways if agent.imagination.why_plain else [("fused", "auto"), *ways]
 
 
-def _changed(config: RunConfig, fused: str) -> RunConfig:
+def _changed(config: RunConfig, part: str, fused: str) -> RunConfig:
+    """The same with another path in the agent's `part`."""
     agent: Any = config.agent
-    planner = agent.planner.model_copy(update={"fused": fused})
-    return config.model_copy(update={"agent": agent.model_copy(update={"planner": planner})})
+    changed = getattr(agent, part).model_copy(update={"fused": fused})
+    return config.model_copy(update={"agent": agent.model_copy(update={part: changed})})
 
 
 def _size(agent: Any) -> tuple[int, ...]:
@@ -106,13 +107,27 @@ def _ceiling() -> dict[str, Any]:
 
 
 def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
-    """Microseconds for one gradient step of the task posterior, of the world posterior, and of both in one scan."""
+    """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel."""
+    agent = build(config)[1]
+    if not hasattr(agent, "lessons"):
+        raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
+    return [fact for name, fused in _fits(config) for fact in _fit(_changed(config, "learner", fused), name)]
+
+
+def _fits(config: RunConfig) -> list[tuple[str, str]]:
+    """Which ways of fitting there are here, and the setting that chooses each."""
+    by_kernel = not build(_changed(config, "learner", "auto"))[1].lessons.why_plain
+    return [*([("fused", "on")] if by_kernel else []), ("plain", "off")]
+
+
+def _fit(config: RunConfig, name: str) -> list[dict[str, Any]]:
+    """One way of fitting."""
     agent, state, keys, rows = _ready(config)
     learner = agent.settings.learner
     state, _ = agent.learn(keys, state, rows)
     data = np.stack([key.words(2) for key in keys])
     learned = {"task": state.task, "world": state.world}
-    groups = [("task",), ("world",), *([("task", "world")] if learner.task_steps == learner.world_steps else [])]
+    groups = [("world",), *([("task", "world")] if learner.task_steps == learner.world_steps else [])]
     facts = []
     for who in groups:
         program = partial(agent._fit[who], data, learned, state.prior, state.units, state.replay, np.int32(0))
@@ -120,6 +135,7 @@ def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
         steps = (learner.task_steps if "task" in who else learner.world_steps) * len(who)
         facts.append(
             {
+                "path": name,
                 "posterior": " and ".join(who),
                 "steps": steps,
                 "rows": [

@@ -14,13 +14,15 @@ the weight can be less (`inherited_kl`, `inherited_rows`; 1 in the paper).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from posterity.models import network, posterior
+from posterity import kernels
+from posterity.models import fitting, network, posterior
 from posterity.models.network import ACTIVATIONS, NetworkSettings, Prediction
 from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
@@ -46,6 +48,10 @@ class LearnerSettings(Settings):
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
+    )
+    fused: Literal["auto", "on", "off"] = setting(
+        "off",
+        "A step's gradient in one GPU kernel: auto (on NVIDIA GPUs), on (without one: interpreted, slowly) or off.",
     )
     samples: int = setting(1, "Monte Carlo samples of the expectation (released code: 1).", ge=1)
     reparameterisation: Literal["local", "weights"] = setting("local", "Noise on layer outputs or on weights.")
@@ -156,6 +162,28 @@ def fit_all(
     for small products more than it works on them, does it in little more than the time of one. Smaller batches are
     filled up with rows that do not count. The losses are means over the last tenth of the steps.
     """
+    if not why_plain(shape, settings, *_sizes(fits[0].start.posterior)):
+        return _by_sheets(fits, steps, shape, settings)
+    return _scanned(fits, steps, partial(_one_step, shape, settings))
+
+
+def _one_step(
+    shape: NetworkSettings,
+    settings: LearnerSettings,
+    key: jax.Array,
+    learning: Learning,
+    towards: Posterior,
+    batch: Batch,
+    noise: jax.Array,
+    factor: jax.Array,
+) -> tuple[Posterior, Loss]:
+    """The gradient of the loss by automatic differentiation, and the loss."""
+    gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise, factor), has_aux=True)
+    return gradient_of(learning.posterior)
+
+
+def _scanned(fits: Sequence[Fit], steps: int, gradient: Callable[..., tuple[Posterior, Loss]]) -> list[Any]:
+    """The scan of `fit_all`, whatever the gradient comes from."""
     adam = optax.scale_by_adam()
     rates, noises = jnp.array([fit.rate for fit in fits]), jnp.array([fit.noise for fit in fits])
     factors = jnp.array([fit.kl_factor for fit in fits])
@@ -170,9 +198,8 @@ def fit_all(
         noise: jax.Array,
         factor: jax.Array,
     ) -> tuple[Learning, Loss]:
-        gradient_of = jax.grad(lambda q: loss(key, q, towards, batch, shape, settings, noise, factor), has_aux=True)
-        gradient, parts = gradient_of(learning.posterior)
-        change, optimiser = adam.update(gradient, learning.optimiser)
+        rising, parts = gradient(key, learning, towards, batch, noise, factor)
+        change, optimiser = adam.update(rising, learning.optimiser)  # pyright: ignore[reportArgumentType]
         moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
         return Learning(moved, optimiser), parts
 
@@ -192,6 +219,78 @@ def fit_all(
     sound = [jnp.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(learned.posterior)]
     means = means._replace(total=jnp.where(jnp.stack(sound).all(axis=0), means.total, jnp.nan))  # the last step counts
     return [jax.tree.map(lambda leaf, m=m: leaf[m], (learned, means)) for m in range(len(fits))]
+
+
+def why_plain(shape: NetworkSettings, settings: LearnerSettings, inputs: int, outputs: int) -> str:
+    """Why gradients are left to the compiler, or nothing: then the kernel has them."""
+    if settings.fused == "off":
+        return "learner.fused is off"
+    if settings.fused == "auto" and not kernels.nvidia():
+        return "there is no NVIDIA GPU"
+    if settings.reparameterisation != "local" or settings.samples != 1:
+        return "the fused fit draws layer outputs, once a step"
+    return fitting.why_plain(shape, inputs, outputs)
+
+
+def _sizes(q: Posterior) -> tuple[int, int]:
+    """Inputs and outputs (means) of a posterior's networks."""
+    return q.mean[0].weight.shape[0], q.mean[-1].weight.shape[1] // 2
+
+
+def _by_sheets(
+    fits: Sequence[Fit], steps: int, shape: NetworkSettings, settings: LearnerSettings
+) -> list[tuple[Learning, Loss]]:
+    """`fit_all` with gradients from the kernel: posteriors, priors and optimisers are sheets as long as it lasts."""
+    plan = fitting.plan_of(fits[0].start.posterior.mean)
+    exact = jax.config.jax_default_matmul_precision == "float32"  # pyright: ignore[reportAttributeAccessIssue]
+
+    def on(tree: Posterior) -> Any:
+        return Posterior(fitting.laid(tree.mean, plan), fitting.laid(tree.rho, plan))  # pyright: ignore[reportArgumentType]
+
+    def off(tree: Any) -> Posterior:
+        return Posterior(fitting.taken(tree.mean, plan), fitting.taken(tree.rho, plan))
+
+    def moments(change: Callable[[Any], Any], optimiser: Any) -> Any:
+        return optimiser._replace(mu=change(optimiser.mu), nu=change(optimiser.nu))
+
+    def gradient(
+        key: jax.Array, learning: Learning, towards: Posterior, batch: Batch, noise: jax.Array, factor: jax.Array
+    ) -> tuple[Posterior, Loss]:
+        sheet: Any = learning.posterior
+        scale = jax.nn.softplus(sheet.rho)
+        counts = jnp.ones(batch.inputs.shape[0]) if batch.counts is None else batch.counts
+        found = fitting.gradients(
+            jax.random.key_data(key),
+            sheet.mean,
+            scale**2,
+            batch.inputs,
+            batch.targets,
+            counts / counts.sum(),
+            noise,
+            plan,
+            shape,
+            settings.reward_weight,
+            exact=exact,
+            interpret=not kernels.nvidia(),
+        )
+        divergence, pull = jax.value_and_grad(posterior.kl)(sheet, towards)
+        weight = jnp.where(noise > 0, factor * settings.kl_weight, 0.0)
+        of_rho = found.variance * 2.0 * scale * jax.nn.sigmoid(sheet.rho)
+        rising: Any = (found.mean + weight * pull.mean, of_rho + weight * pull.rho)
+        total = weight * divergence - found.log_likelihood
+        return Posterior(*rising), Loss(total, found.log_likelihood, jnp.where(noise > 0, divergence, 0.0))
+
+    sheets = [
+        fit._replace(
+            start=Learning(on(fit.start.posterior), moments(on, fit.start.optimiser)),
+            prior=on(fit.prior),
+        )
+        for fit in fits
+    ]
+    return [
+        (Learning(off(learned.posterior), moments(off, learned.optimiser)), parts)
+        for learned, parts in _scanned(sheets, steps, gradient)
+    ]
 
 
 def fit(

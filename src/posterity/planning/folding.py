@@ -20,11 +20,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from posterity.kernels import LOG2E, padded
 from posterity.planning.imagine import Box
 
 Layer = tuple[tuple[jax.Array, tuple[jax.Array, ...]], ...]  # by tile of outputs: bias, weights by tile of inputs
 Precision = Literal["bf16", "tf32", "f32"]
-LOG2E = math.log2(math.e)
 GAINS = {"elu": LOG2E, "silu": LOG2E, "tanh": 1.0, "relu": 1.0}  # activations take and give this times the value
 SHARED_MEMORY = 200 * 1024  # bytes for the weights: a Hopper block has 227 KB, and the rest of the kernel needs some
 
@@ -49,11 +49,6 @@ def supported(
     if size > memory:
         return f"the fused planner needs {size // 1024} KB for the weights and has {memory // 1024}"
     return ""
-
-
-def padded(size: int) -> int:
-    """The next power of two, 16 or more: what a product on the chip takes."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 def tiles(size: int) -> tuple[int, ...]:

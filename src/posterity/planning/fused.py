@@ -10,15 +10,13 @@ Everything a step needs is a tile [block, K]. Its columns are state 0..O-1, acti
 
 so the step is elementwise. `folding.py` pads, cuts and folds what does not depend on the step.
 
-A normal comes of one hash of (seed, particle, candidate, step, column): twenty bits give a Rayleigh radius, twelve the
-sine of a uniform angle. Its tails end at 5.4 deviations. The hash is cheap, not cryptographic.
+Noise comes of one hash of (seed, particle, candidate, step, column): `kernels.py`.
 
 A NaN stays one: min and max would drop it on the GPU, so comparisons and selections are used instead.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -28,8 +26,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
+from posterity import kernels
+from posterity.kernels import LOG2E
 from posterity.planning import folding
-from posterity.planning.folding import GAINS, LOG2E, Layer, Precision
+from posterity.planning.folding import GAINS, Layer, Precision
 from posterity.planning.imagine import Box, Final
 
 
@@ -129,7 +129,7 @@ def ready(
             ],
             out_specs=(per_row, per_row, per_tile)[: 1 if final is None else 3],
             out_shape=(rows, rows, tiles)[: 1 if final is None else 3],
-            compiler_params=_triton().CompilerParams(num_warps=warps, num_stages=stages),
+            compiler_params=kernels.triton().CompilerParams(num_warps=warps, num_stages=stages),
             interpret=interpret,
             name="imagined_returns",
         )(lax.bitcast_convert_type(key_words, jnp.int32), columns, actions, layers)
@@ -140,15 +140,6 @@ def ready(
         return total + jnp.where(found[1][:, :count] > 0.0, final(last), 0.0)
 
     return returns
-
-
-def _triton() -> Any:
-    """The Triton side of Pallas. JAX 0.11 says that it will go one day; until then it is what there is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from jax.experimental.pallas import triton
-
-        return triton
 
 
 def _of_particle(tile: jax.Array) -> pl.BlockSpec:
@@ -185,7 +176,7 @@ def _rollout(
     column = lax.broadcasted_iota(jnp.int32, shape, 1)
     row = lax.broadcasted_iota(jnp.int32, shape, 0) + pl.program_id(1) * block
     counter = row * width + column
-    seeds = _seeds(key_ref[0], key_ref[1], pl.program_id(0))
+    seeds = kernels.seeds(key_ref[0], key_ref[1], pl.program_id(0))
     begin, floor, slope, low, high = (lax.broadcast_in_dim(columns_ref[i], shape, (1,)) for i in range(5))
     loaded = None if "reload" in extras else _read(layer_refs)
 
@@ -201,8 +192,8 @@ def _rollout(
             variance = slope
             if "no-variance" not in extras:
                 [power] = _affine(inputs, raw, precision)
-                variance = floor + slope / (1.0 + _exp2(power, asm))
-            change += _noise(variance, counter + step * (rows * width), seeds, asm)
+                variance = floor + slope / (1.0 + kernels.exp2(power, asm))
+            change += kernels.noise(variance, counter + step * (rows * width), seeds, asm)
         place = place + jnp.where(column < obs_dim, change, 0.0)
         total += jnp.where(_beside(going, shape) > 0.0, change, 0.0)
         if ends:
@@ -246,62 +237,8 @@ def _affine(inputs: list[jax.Array], layer: Layer, precision: lax.Precision) -> 
 def _activation(name: str, asm: bool) -> Callable[[jax.Array], jax.Array]:
     """The activation on its gain times the value, giving its gain times the result."""
     return {
-        "elu": lambda x: jnp.where(x > 0.0, x, LOG2E * _exp2(x, asm) - LOG2E),
-        "silu": lambda x: x / (1.0 + _exp2(-x, asm)),
+        "elu": lambda x: jnp.where(x > 0.0, x, LOG2E * kernels.exp2(x, asm) - LOG2E),
+        "silu": lambda x: x / (1.0 + kernels.exp2(-x, asm)),
         "tanh": jnp.tanh,
         "relu": lambda x: jnp.where(x <= 0.0, 0.0, x),
     }[name]
-
-
-def _mixed(x: jax.Array, key: jax.Array | int) -> jax.Array:
-    """A hash of 32 bits with a key put in half way. Shifts and products make every bit depend on every bit."""
-    x = (x ^ lax.shift_right_logical(x, 16)) * 0x2C1B3C6D
-    x = x + key
-    x = (x ^ lax.shift_right_logical(x, 15)) * 0x297A2D39
-    return x ^ lax.shift_right_logical(x, 16)
-
-
-def _seeds(first: jax.Array, second: jax.Array, particle: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Two words for a particle: where its counter begins, and the key of its hash."""
-    begin = _mixed(first + particle * 0x1E3779B1, second)
-    return begin, _mixed(second ^ begin, first + particle)
-
-
-def _noise(variance: jax.Array, counter: jax.Array, seeds: tuple[jax.Array, jax.Array], asm: bool = False) -> jax.Array:
-    """Normals of a variance that is given times 2 ln 2: radius sqrt(-variance log2 u) times the sine of an angle."""
-    begin, key = seeds
-    bits = _mixed(counter + begin, key)
-    uniform = lax.shift_right_logical(bits, 12).astype(jnp.float32) * 2.0**-20 + 2.0**-21
-    squared = -variance * _log2(uniform, asm)
-    radius = squared * lax.rsqrt(squared + 1e-30)  # zero where the variance is
-    angle = (bits & 0xFFF).astype(jnp.float32) * 2.0**-11 - (1.0 - 2.0**-12)  # in quarter turns, in (-1, 1)
-    return radius * _sine(angle)
-
-
-def _sine(quarters: jax.Array) -> jax.Array:
-    """sin(pi/2 x) on [-1, 1], within 2e-6."""
-    square = quarters * quarters
-    series = square * 0.00015148419 - 0.00467376557
-    series = series * square + 0.07968967928
-    series = series * square - 0.64596371106
-    return quarters * (series * square + 1.57079631847)
-
-
-def _exp2(x: jax.Array, asm: bool) -> jax.Array:
-    return _instruction("ex2.approx.ftz.f32", x) if asm else lax.exp2(x)
-
-
-def _log2(x: jax.Array, asm: bool) -> jax.Array:
-    return _instruction("lg2.approx.ftz.f32", x) if asm else lax.log(x) * LOG2E
-
-
-def _instruction(name: str, x: jax.Array) -> jax.Array:
-    """One instruction of the chip on every element."""
-    [result] = _triton().elementwise_inline_asm(
-        f"{name} $0, $1;",
-        args=[x],
-        constraints="=f,f",
-        pack=1,
-        result_shape_dtypes=[jax.ShapeDtypeStruct(x.shape, x.dtype)],
-    )
-    return result
