@@ -23,6 +23,12 @@ def nvidia() -> bool:
     return jax.default_backend() == "gpu" and "nvidia" in jax.devices()[0].device_kind.lower()
 
 
+def capability() -> tuple[int, int]:
+    """The generation of the card that programs run on; 9.0 if it does not tell."""
+    major, minor = str(getattr(jax.devices()[0], "compute_capability", "9.0")).split(".")
+    return int(major), int(minor)
+
+
 def triton() -> Any:
     """The Triton side of Pallas. JAX 0.11 says that it will go one day; until then it is what there is."""
     with warnings.catch_warnings():

@@ -128,6 +128,43 @@ def test_plan_and_fit_compile_once_per_run():
         assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_every_eighth_plan_is_imagined_once_more_and_that_is_the_forecast():
+    """By the networks it was found by, within the horizon: what follows it is no part of the promise."""
+    settings = VblrlSettings.model_validate({**SMALL, "horizon": {"use": True, "steps": 3, "hidden": [4]}})
+    far = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
+    state, _ = far.learn(KEYS, far.begin_task(KEYS, far.init(KEYS)), [rows(0), rows(1)])
+    asked = []
+    for step in range(9):
+        keys, obs = [key.fold(step) for key in KEYS], [np.full(2, 0.1 * step, np.float32)] * 2
+        before, (state, actions) = state, far.act(keys, state, obs, [step == 0] * 2)
+        if state.forecast[0, 2] > before.forecast[0, 2]:
+            asked.append(step)
+            model = far._acting(before)._replace(value=())
+            for lane in range(2):
+                one = jax.tree.map(lambda leaf, lane=lane: leaf[lane], (model, before.units, state.plan))
+                draw, search = jax.random.split(jax.random.wrap_key_data(jnp.asarray(keys[lane].words(2))))
+                returns = far.imagination.forward(draw, one[0], one[1], jnp.asarray(obs[lane]))
+                found = jnp.concatenate([actions[lane][None], one[2].mean[:-1]])
+                promised = returns(jax.random.split(search)[1], found[None])[0]
+                added = state.forecast[lane] - before.forecast[lane]
+                np.testing.assert_allclose(added[:2], [promised.mean(), promised.std()], rtol=1e-3, atol=1e-4)
+    assert asked == [0, 8]
+
+
+def test_a_run_with_gradients_from_the_kernel_learns_and_what_the_kernel_cannot_do_is_refused():
+    small = {**SMALL, "network": {"hidden": [16]}}
+    kernel = {**small, "learner": {**SMALL["learner"], "fused": "on"}}
+    by_kernel = Vblrl(SPEC, VblrlSettings.model_validate(kernel), Budget(tasks=3, iterations=3, steps=12))
+    assert by_kernel.engine["fit"] == "fused"
+    assert agent().engine["fit"] == "plain (learner.fused is off)"
+    state, told = by_kernel.learn(KEYS, by_kernel.begin_task(KEYS, by_kernel.init(KEYS)), [rows(0), rows(1)])
+    assert np.isfinite([info["world_log_likelihood"] for info in told]).all()
+    assert not same(state.world.posterior, by_kernel.init(KEYS).world.posterior)
+    refused = VblrlSettings.model_validate({**SMALL, "learner": {"fused": "on"}})
+    with pytest.raises(UserError, match=r"learner.fused is on, but the fused fit needs 16, 32, 64 or 128 units"):
+        Vblrl(SPEC, refused, Budget(tasks=3, iterations=3, steps=12))
+
+
 def test_units_make_inputs_and_targets_of_the_first_task_standard_and_are_then_held():
     state, _ = learned()
     inputs = np.concatenate([rows(0).obs, rows(0).action], axis=1)

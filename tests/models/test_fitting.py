@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from posterity import kernels
@@ -125,6 +126,58 @@ def test_a_sheet_holds_all_weights_and_what_pads_it_gets_no_gradient():
     found = problem.kernel(jnp.full(100, 0.01))
     assert (found.mean[pads] == 0.0).all()
     assert (found.variance[pads] == 0.0).all()
+
+
+@pytest.mark.skipif(jax.__version_info__ > (0, 10, 2), reason="a later JAX compiles when it lowers, and needs the GPU")
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"hidden": (128, 128), "obs_dim": 18, "action_dim": 6},
+        {"hidden": (16,), "obs_dim": 3, "action_dim": 1, "activation": "tanh"},
+        {"hidden": (64, 64, 64), "activation": "relu"},
+    ],
+)
+def test_the_gpus_compiler_takes_every_operation(sizes):
+    """Lowering to Triton's language needs no GPU. It is done as in a run: two posteriors in every lane."""
+    problem = Problem(**sizes)
+    shares = jnp.full(len(problem.inputs), 0.01)
+
+    def one(words, mean, variance, inputs, targets):
+        args = (shares, jnp.float32(1.0), problem.plan, problem.shape, 5.0)
+        return fitting.gradients(words, mean, variance, inputs, targets, *args)
+
+    sheet = fitting.laid(problem.q.mean, problem.plan)
+    arrays = (WORDS, sheet, sheet, problem.inputs, problem.targets)
+    lanes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (2, 2, *leaf.shape)), arrays)
+    text = jax.jit(jax.vmap(jax.vmap(one))).trace(*lanes).lower(lowering_platforms=("cuda",)).as_text()
+    assert "triton" in text
+
+
+def test_a_step_is_adams_on_the_whole_loss(monkeypatch: pytest.MonkeyPatch):
+    """KL with its factor, the reward's weight and an optimiser that has begun: against automatic differentiation."""
+    problem = Problem(obs_dim=2, action_dim=1, hidden=(16, 16), rows=64)
+    settings = LearnerSettings(kl_weight=0.1, reward_weight=5.0, fused="on")
+    prior = posterior.gaussian(problem.q, 0.5)
+    begun = elbo.begin(problem.q)
+    moments = jax.tree.map(lambda leaf: 0.01 * jnp.ones_like(leaf), problem.q)
+    begun = begun._replace(optimiser=begun.optimiser._replace(count=jnp.int32(7), mu=moments, nu=moments))  # pyright: ignore
+    batch = Batch(problem.inputs, problem.targets)
+    fit = Fit(jax.random.key(3), begun, prior, lambda _: batch, 0.003, 1.0, 0.25)
+    [(learned, loss)] = elbo.fit_all([fit], 1, problem.shape, settings)
+
+    key = jax.random.split(jax.random.split(fit.key, 1)[0])[1]
+    monkeypatch.setitem(globals(), "WORDS", jax.random.key_data(key))
+
+    def whole(q):
+        variance = jax.tree.map(lambda rho: jax.nn.softplus(rho) ** 2, q.rho)
+        return problem.plain(q.mean, variance, jnp.full(64, 1 / 64)) + 0.25 * 0.1 * posterior.kl(q, prior)
+
+    total, gradient = jax.value_and_grad(whole)(problem.q)
+    change, _ = optax.scale_by_adam().update(gradient, begun.optimiser)
+    expected = jax.tree.map(lambda old, move: old - 0.003 * move, problem.q, change)
+    np.testing.assert_allclose(loss.total, total, rtol=1e-4)
+    for one, other in zip(jax.tree.leaves(learned.posterior), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
 
 
 def test_lanes_are_independent():

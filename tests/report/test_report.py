@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from posterity.errors import UserError
-from posterity.report import scores
+from posterity.report import figures, scores
 from posterity.report.metrics import band, called, interval, read_run, rolling, solved, suboptimal_steps
 from posterity.report.report import make_report
 from posterity.report.tables import View, rows, terminal, terminal_solved
@@ -109,6 +109,30 @@ def test_a_report_of_two_methods_is_a_table_and_figures(tmp_path: Path):
     lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
     assert [line["score"] for line in lines] == ["first", "first_3", "last_3", "all"] * 2
     assert float(lines[0]["mean"]) == pytest.approx(115.0)
+
+
+def test_curves_end_where_a_run_ends_and_are_over_tasks_it_has_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    paths = [made_up(tmp_path / name, name) for name in ("vblrl", "hip-mdp")]
+    lines = (paths[1] / "records.jsonl").read_text().splitlines()
+    kept = [line for line in lines if (record := json.loads(line))["task"] < 2 or record.get("iteration", 0) < 1]
+    kept = [line for line in kept if json.loads(line)["task"] < 3]
+    (paths[1] / "records.jsonl").write_text("".join(line + "\n" for line in kept))
+    drawn: list[tuple[str, int]] = []
+    curve = figures._curve
+
+    def note(axes, across, sample, name, colour):
+        drawn.append((name, len(across)))
+        return curve(axes, across, sample, name, colour)
+
+    monkeypatch.setattr(figures, "_curve", note)
+    runs = [read_run(path) for path in paths]
+    figures.learning_curves(runs, View(), tmp_path / "curves")
+    iterations = runs[0].returns.shape[2]
+    assert drawn == [("vblrl", 4), ("vblrl", iterations), ("hip-mdp", 3), ("hip-mdp", iterations)]
+    assert figures._finished(runs[1].returns).shape[1] == 2
+    assert figures._finished(runs[0].returns).shape[1] == 4
 
 
 def solving(path: Path) -> Path:

@@ -153,10 +153,9 @@ class Imagination:
 
 def _memory() -> int:
     """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
-    major, minor = (int(part) for part in str(getattr(jax.devices()[0], "compute_capability", "9.0")).split("."))
-    if major >= 9:
+    if kernels.capability() >= (9, 0):
         return folding.SHARED_MEMORY
-    return 140 * 1024 if (major, minor) == (8, 0) else 76 * 1024
+    return 140 * 1024 if kernels.capability() == (8, 0) else 76 * 1024
 
 
 def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> str:

@@ -56,8 +56,8 @@ class Lessons:
         self.spec = spec
         self.settings = settings
         self.inherits = inherits  # whether the world posterior is the prior of every task but the first
-        sizes = (spec.obs_dim + len(spec.low), 1 + spec.obs_dim)
-        self.why_plain = elbo.why_plain(settings.network, settings.learner, *sizes)  # empty: the kernel has gradients
+        sizes, exact = (spec.obs_dim + len(spec.low), 1 + spec.obs_dim), settings.precision == "f32"
+        self.why_plain = elbo.why_plain(settings.network, settings.learner, *sizes, exact)  # empty: by the kernel
         if settings.learner.fused == "on" and self.why_plain:
             raise UserError(f"learner.fused is on, but {self.why_plain}")
 

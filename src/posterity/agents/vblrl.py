@@ -137,7 +137,7 @@ class Vblrl:
         plain = self.imagination.why_plain
         products = self.settings.planner.products
         planner = f"plain ({plain})" if plain else f"fused, {products} products"
-        fit = "plain" if self.lessons.why_plain else "fused"
+        fit = f"plain ({self.lessons.why_plain})" if self.lessons.why_plain else "fused"
         device = jax.devices()[0].device_kind
         return {"device": device, "planner": planner, "fit": fit, "products": self.settings.precision}
 

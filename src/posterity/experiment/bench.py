@@ -27,6 +27,7 @@ from posterity.types import Key, Spec, Transition
 
 REPEATS = 20
 PLANS = 8  # timed together
+PATIENCE = 10.0  # seconds after which nothing is repeated any more
 
 
 def bench_planner(config: RunConfig) -> list[dict[str, Any]]:
@@ -259,10 +260,12 @@ def _ready(config: RunConfig) -> tuple[Any, Any, list[Key], list[Transition]]:
 
 
 def _timed(function: Callable[[int], None], repeats: int = REPEATS) -> tuple[float, float]:
-    """Seconds of the first call, and the median of those after it."""
-    took = []
+    """Seconds of the first call, and the median of those after it: fewer than `repeats` if they take long."""
+    took: list[float] = []
     for number in range(repeats + 1):
         began = time.perf_counter()
         function(number)
         took.append(time.perf_counter() - began)
+        if sum(took[1:]) > PATIENCE:
+            break
     return took[0], float(np.median(took[1:]))

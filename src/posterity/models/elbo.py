@@ -162,8 +162,9 @@ def fit_all(
     for small products more than it works on them, does it in little more than the time of one. Smaller batches are
     filled up with rows that do not count. The losses are means over the last tenth of the steps.
     """
-    if not why_plain(shape, settings, *_sizes(fits[0].start.posterior)):
-        return _by_sheets(fits, steps, shape, settings)
+    exact = jax.config.jax_default_matmul_precision == "float32"  # pyright: ignore[reportAttributeAccessIssue]
+    if not why_plain(shape, settings, *_sizes(fits[0].start.posterior), exact):
+        return _by_sheets(fits, steps, shape, settings, exact)
     return _scanned(fits, steps, partial(_one_step, shape, settings))
 
 
@@ -221,15 +222,15 @@ def _scanned(fits: Sequence[Fit], steps: int, gradient: Callable[..., tuple[Post
     return [jax.tree.map(lambda leaf, m=m: leaf[m], (learned, means)) for m in range(len(fits))]
 
 
-def why_plain(shape: NetworkSettings, settings: LearnerSettings, inputs: int, outputs: int) -> str:
-    """Why gradients are left to the compiler, or nothing: then the kernel has them."""
+def why_plain(shape: NetworkSettings, settings: LearnerSettings, inputs: int, outputs: int, exact: bool = False) -> str:
+    """Why gradients are left to the compiler, or nothing: then the kernel has them. `exact`: products in float32."""
     if settings.fused == "off":
         return "learner.fused is off"
     if settings.fused == "auto" and not kernels.nvidia():
         return "there is no NVIDIA GPU"
     if settings.reparameterisation != "local" or settings.samples != 1:
         return "the fused fit draws layer outputs, once a step"
-    return fitting.why_plain(shape, inputs, outputs)
+    return fitting.why_plain(shape, inputs, outputs, exact)
 
 
 def _sizes(q: Posterior) -> tuple[int, int]:
@@ -238,11 +239,10 @@ def _sizes(q: Posterior) -> tuple[int, int]:
 
 
 def _by_sheets(
-    fits: Sequence[Fit], steps: int, shape: NetworkSettings, settings: LearnerSettings
+    fits: Sequence[Fit], steps: int, shape: NetworkSettings, settings: LearnerSettings, exact: bool
 ) -> list[tuple[Learning, Loss]]:
     """`fit_all` with gradients from the kernel: posteriors, priors and optimisers are sheets as long as it lasts."""
     plan = fitting.plan_of(fits[0].start.posterior.mean)
-    exact = jax.config.jax_default_matmul_precision == "float32"  # pyright: ignore[reportAttributeAccessIssue]
 
     def on(tree: Posterior) -> Any:
         return Posterior(fitting.laid(tree.mean, plan), fitting.laid(tree.rho, plan))  # pyright: ignore[reportArgumentType]

@@ -29,7 +29,7 @@ from posterity import kernels
 from posterity.models.network import Layer, NetworkSettings, Weights
 
 ACTIVATIONS = ("elu", "tanh", "relu")  # those whose slope follows from their value
-BLOCK = 64  # rows of a batch in one program
+BLOCK = 32  # rows of a batch in one program; with 64 and 128 units registers run out
 LOG_2PI = 1.8378770664093453
 
 
@@ -76,18 +76,25 @@ def plan_of(weights: Weights) -> Plan:
     return Plan(weights[0].weight.shape[0], weights[-1].weight.shape[1] // 2, len(weights) - 1, weights[0].bias.size)
 
 
-def why_plain(shape: NetworkSettings, inputs: int, outputs: int) -> str:
-    """Why the kernel cannot do this network, in one line; empty if it can."""
+def why_plain(shape: NetworkSettings, inputs: int, outputs: int, exact: bool = False) -> str:
+    """Why the kernel cannot do this network with products of this precision, in one line; empty if it can."""
     units = shape.hidden[0] if shape.hidden else 0
-    if shape.activation not in ACTIVATIONS:
-        return f"the fused fit has no activation {shape.activation!r}; it has {', '.join(ACTIVATIONS)}"
-    if not shape.hidden or any(size != units for size in shape.hidden):
-        return "the fused fit needs hidden layers of one size"
-    if units not in (16, 32, 64, 128):
-        return f"the fused fit needs 16, 32, 64 or 128 units a layer, not {units}"
-    if kernels.padded(outputs) > units or kernels.padded(inputs) > 128:
-        return f"the fused fit has no room for {inputs} inputs and {outputs} outputs"
-    return ""
+    gpu = kernels.nvidia()
+    reasons = (
+        (gpu and exact, "has no products in float32 on a GPU"),
+        (gpu and kernels.capability() < (8, 0), "needs an Ampere GPU or a later one"),
+        (
+            shape.activation not in ACTIVATIONS,
+            f"has no activation {shape.activation!r}; it has {', '.join(ACTIVATIONS)}",
+        ),
+        (not shape.hidden or set(shape.hidden) != {units}, "needs hidden layers of one size"),
+        (units not in (16, 32, 64, 128), f"needs 16, 32, 64 or 128 units a layer, not {units}"),
+        (
+            kernels.padded(outputs) > units or kernels.padded(inputs) > 128,
+            f"has no room for {inputs} inputs and {outputs} outputs",
+        ),
+    )
+    return next((f"the fused fit {reason}" for holds, reason in reasons if holds), "")
 
 
 def laid(weights: Weights, plan: Plan, fill: float = 0.0) -> jax.Array:
@@ -280,24 +287,20 @@ def _one_block(
 
     column = lax.broadcasted_iota(jnp.int32, means.shape, 1)
     weight = jnp.where(column == 0, reward_weight, jnp.where(column < plan.outputs, 1.0, 0.0))
-    share = _beside(shares_ref[...], plan.heads)
-    below = high - _softplus(high - raw, asm)
-    log_variance = low + _softplus(below - low, asm)
-    precise = kernels.exp2(-kernels.LOG2E * log_variance, asm)
-    error = targets_ref[...] - means
-    squared = error * error * precise
-    fit_ref[...] = (-0.5 * share * weight * (squared + log_variance + LOG_2PI)).sum(axis=1)
-    g_means = -share * weight * error * precise
-    g_raw = 0.5 * share * weight * (1.0 - squared) * _sigmoid(below - low, asm) * _sigmoid(high - raw, asm)
+    weight = weight * _beside(shares_ref[...], plan.heads)
+    fit, g_means, g_raw = _loss(means, raw, targets_ref[...], weight, low, high, asm)
+    fit_ref[...] = fit
 
     h_means = store(heads[0], bias, plan.heads, seen_means, g_means, turned=True)
     h_raw = store(heads[1], bias + 1, plan.heads, seen_raw, g_raw, turned=True)
     g = dot(g_means, mean_ref[heads[0], :], (1, 0)) + dot(g_raw, mean_ref[heads[1], :], (1, 0))
     g += 2.0 * x * (dot(h_means, variance_ref[heads[0], :], (1, 0)) + dot(h_raw, variance_ref[heads[1], :], (1, 0)))
-    for unused in range(plan.heads, plan.units, plan.heads):  # behind a head's bias there is nothing
+    size = plan.heads
+    while size < plan.units:  # behind a head's bias there is nothing
         for row in (bias, bias + 1):
             for ref in (d_mean_ref, d_variance_ref):
-                ref[row, pl.ds(unused, plan.heads)] = jnp.zeros(plan.heads, jnp.float32)
+                ref[row, pl.ds(size, size)] = jnp.zeros(size, jnp.float32)
+        size *= 2
     for layer in reversed(range(plan.layers)):
         g = g * _slope(activation, x)
         h = store(hidden[layer], plan.biases + layer, plan.units, passed[layer], g, turned=False)
@@ -305,6 +308,20 @@ def _one_block(
         if layer > 0:
             rows = hidden[layer]
             g = dot(g, mean_ref[rows, :], (1, 1)) + 2.0 * x * dot(h, variance_ref[rows, :], (1, 1))
+
+
+def _loss(
+    means: jax.Array, raw: jax.Array, targets: jax.Array, weight: jax.Array, low: float, high: float, asm: bool
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The weighted log-likelihood [block] of a tile, and the gradients of minus its sum for means and raw outputs."""
+    below = high - _softplus(high - raw, asm)
+    log_variance = low + _softplus(below - low, asm)
+    precise = kernels.exp2(-kernels.LOG2E * log_variance, asm)
+    error = targets - means
+    squared = error * error * precise
+    fit = (-0.5 * weight * (squared + log_variance + LOG_2PI)).sum(axis=1)
+    slope = _sigmoid(below - low, asm) * _sigmoid(high - raw, asm)
+    return fit, -weight * error * precise, 0.5 * weight * (1.0 - squared) * slope
 
 
 def _across(row: jax.Array, count: int) -> jax.Array:
@@ -320,7 +337,9 @@ def _beside(rows: jax.Array, width: int) -> jax.Array:
 def _activate(name: str, x: jax.Array, asm: bool) -> jax.Array:
     if name == "tanh":
         return jnp.tanh(x)
-    return jnp.where(x > 0.0, x, 0.0 if name == "relu" else kernels.exp2(kernels.LOG2E * x, asm) - 1.0)
+    if name == "relu":
+        return jnp.where(x <= 0.0, 0.0, x)  # a NaN stays one
+    return jnp.where(x > 0.0, x, kernels.exp2(kernels.LOG2E * x, asm) - 1.0)
 
 
 def _slope(name: str, value: jax.Array) -> jax.Array:
@@ -332,7 +351,7 @@ def _slope(name: str, value: jax.Array) -> jax.Array:
 
 def _softplus(x: jax.Array, asm: bool) -> jax.Array:
     small = kernels.exp2(-kernels.LOG2E * jnp.abs(x), asm)
-    return jnp.where(x > 0.0, x, 0.0) + kernels.log2(1.0 + small, asm) / kernels.LOG2E
+    return jnp.where(x > 0.0, x, 0.0) + kernels.log2(1.0 + small, asm) * (1.0 / kernels.LOG2E)
 
 
 def _sigmoid(x: jax.Array, asm: bool) -> jax.Array:

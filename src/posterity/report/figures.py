@@ -50,13 +50,14 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
             for over_tasks in left:
                 early = run.returns[:, : View().last([run]), : view.early].mean(axis=2)
                 bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
-            inside = view.of(run).returns
+            inside = _finished(view.of(run).returns)
             bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
         for over_tasks in left:
             over_tasks.set(xlabel="task")
             over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
-        first, last = view.first_task, view.last(runs)
-        which = f"tasks {first}-{last}" if len({view.last([run]) for run in runs}) == 1 else "the tasks each has met"
+        counts = {_finished(view.of(run).returns).shape[1] for run in runs}
+        first, last = view.first_task, view.first_task + max(counts) - 1
+        which = f"tasks {first}-{last}" if len(counts) == 1 else "the tasks each has finished"
         title = f"within task {first}" if first == last else f"within a task (mean of {which})"
         within.set(xlabel="iteration of a task")
         within.set_title(title, fontsize=10)
@@ -115,6 +116,13 @@ def _window(tasks: int) -> int:
 
 def _over(window: int) -> str:
     return f" (mean of {window} tasks)" if window > 1 else ""
+
+
+def _finished(returns: FloatArray) -> FloatArray:
+    """Without tasks that were not met to their end, unless there are no others: a curve is over the same tasks."""
+    known = np.isfinite(returns)
+    done, met = known.all(axis=(0, 2)), known.any(axis=(0, 2))
+    return returns[:, done if done.any() else met]
 
 
 def _over_tasks(returns: FloatArray) -> FloatArray:
