@@ -9,7 +9,7 @@ import pytest
 from posterity import kernels
 from posterity.models import elbo, fitting, network, posterior
 from posterity.models.elbo import Batch, Fit, LearnerSettings
-from posterity.models.fitting import BLOCK, Plan
+from posterity.models.fitting import BLOCK, Form
 from posterity.models.network import NetworkSettings
 from posterity.models.posterior import Posterior
 
@@ -31,19 +31,20 @@ class Problem:
         generator = np.random.default_rng(seed)
         self.inputs = jnp.asarray(generator.normal(size=(rows, obs_dim + action_dim)), jnp.float32)
         self.targets = jnp.asarray(generator.normal(size=(rows, 1 + obs_dim)), jnp.float32)
-        self.plan = fitting.plan_of(self.q.mean)
+        self.form = fitting.form_of(self.q.mean)
+        self.words = WORDS
 
     def kernel(self, shares: jax.Array, noise: float = 1.0) -> fitting.Gradients:
         variance = jax.tree.map(lambda rho: jax.nn.softplus(rho) ** 2, self.q.rho)
         return fitting.gradients(
-            WORDS,
-            fitting.laid(self.q.mean, self.plan),
-            fitting.laid(variance, self.plan, fill=1.0),
+            self.words,
+            fitting.laid(self.q.mean, self.form),
+            fitting.laid(variance, self.form, fill=1.0),
             self.inputs,
             self.targets,
             shares,
             jnp.float32(noise),
-            self.plan,
+            self.form,
             self.shape,
             5.0,
             exact=True,
@@ -52,22 +53,22 @@ class Problem:
 
     def drawn(self, rows: int, width: int, stream: int) -> jax.Array:
         """The normals the kernel draws for a layer."""
-        first, second = jax.lax.bitcast_convert_type(WORDS, jnp.int32)
+        first, second = jax.lax.bitcast_convert_type(self.words, jnp.int32)
         blocks = []
         for number in range(-(-rows // BLOCK)):
-            place = np.arange(BLOCK)[:, None] * width + np.arange(width) + stream * BLOCK * self.plan.units
+            place = np.arange(BLOCK)[:, None] * width + np.arange(width) + stream * BLOCK * self.form.units
             words = kernels.seeds(first, second, number)
             blocks.append(kernels.noise(kernels.TWO_LN_2, jnp.asarray(place, jnp.int32), words))
         return jnp.concatenate(blocks)[:rows]
 
     def plain(self, mean, variance, shares, noise=1.0):
         """Minus the log-likelihood with those normals, written as `elbo.local_forward` has it."""
-        x, heads, layers = self.inputs, self.plan.heads, self.plan.layers
+        x, heads, layers = self.inputs, self.form.heads, self.form.layers
         for number, (layer, spread) in enumerate(zip(mean, variance, strict=True)):
             scale = jnp.sqrt(x**2 @ spread.weight + spread.bias)
-            size = self.plan.outputs
+            size = self.form.outputs
             if number < layers:
-                e = self.drawn(len(x), self.plan.units, number)
+                e = self.drawn(len(x), self.form.units, number)
             else:
                 e = jnp.concatenate([self.drawn(len(x), heads, layers + head)[:, :size] for head in (0, 1)], axis=1)
             x = x @ layer.weight + layer.bias + noise * scale * e
@@ -97,7 +98,7 @@ def test_gradients_are_those_of_automatic_differentiation_for_the_same_noise(siz
         found = problem.kernel(shares, noise)
         np.testing.assert_allclose(-found.log_likelihood, loss, rtol=1e-4)
         for sheet, tree in ((found.mean, d_mean), (found.variance, d_variance)):
-            got = fitting.taken(sheet, problem.plan)
+            got = fitting.taken(sheet, problem.form)
             size = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(tree))
             for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(tree), strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-4 * size, rtol=2e-3)
@@ -116,12 +117,12 @@ def test_without_noise_it_is_a_plain_network():
 
 def test_a_sheet_holds_all_weights_and_what_pads_it_gets_no_gradient():
     problem = Problem(obs_dim=3, action_dim=1)
-    sheet = fitting.laid(problem.q.mean, problem.plan, fill=7.0)
-    assert sheet.shape == (problem.plan.rows, 32)
-    back = fitting.taken(sheet, problem.plan)
+    sheet = fitting.laid(problem.q.mean, problem.form, fill=7.0)
+    assert sheet.shape == (problem.form.rows, 32)
+    back = fitting.taken(sheet, problem.form)
     for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(problem.q.mean), strict=True):
         np.testing.assert_array_equal(one, other)
-    pads = fitting.laid(jax.tree.map(jnp.zeros_like, problem.q.mean), problem.plan, fill=1.0) == 1.0
+    pads = fitting.laid(jax.tree.map(jnp.zeros_like, problem.q.mean), problem.form, fill=1.0) == 1.0
     assert pads.sum() == sheet.size - sum(leaf.size for leaf in jax.tree.leaves(problem.q.mean))
     found = problem.kernel(jnp.full(100, 0.01))
     assert (found.mean[pads] == 0.0).all()
@@ -143,30 +144,30 @@ def test_the_gpus_compiler_takes_every_operation(sizes):
     shares = jnp.full(len(problem.inputs), 0.01)
 
     def one(words, mean, variance, inputs, targets):
-        args = (shares, jnp.float32(1.0), problem.plan, problem.shape, 5.0)
+        args = (shares, jnp.float32(1.0), problem.form, problem.shape, 5.0)
         return fitting.gradients(words, mean, variance, inputs, targets, *args)
 
-    sheet = fitting.laid(problem.q.mean, problem.plan)
+    sheet = fitting.laid(problem.q.mean, problem.form)
     arrays = (WORDS, sheet, sheet, problem.inputs, problem.targets)
     lanes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (2, 2, *leaf.shape)), arrays)
     text = jax.jit(jax.vmap(jax.vmap(one))).trace(*lanes).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
 
 
-def test_a_step_is_adams_on_the_whole_loss(monkeypatch: pytest.MonkeyPatch):
+def test_a_step_is_adams_on_the_whole_loss():
     """KL with its factor, the reward's weight and an optimiser that has begun: against automatic differentiation."""
     problem = Problem(obs_dim=2, action_dim=1, hidden=(16, 16), rows=64)
     settings = LearnerSettings(kl_weight=0.1, reward_weight=5.0, fused="on")
     prior = posterior.gaussian(problem.q, 0.5)
     begun = elbo.begin(problem.q)
     moments = jax.tree.map(lambda leaf: 0.01 * jnp.ones_like(leaf), problem.q)
-    begun = begun._replace(optimiser=begun.optimiser._replace(count=jnp.int32(7), mu=moments, nu=moments))  # pyright: ignore
+    begun = begun._replace(optimiser=begun.optimiser._replace(count=jnp.int32(7), mu=moments, nu=moments))  # pyright: ignore[reportAttributeAccessIssue]
     batch = Batch(problem.inputs, problem.targets)
     fit = Fit(jax.random.key(3), begun, prior, lambda _: batch, 0.003, 1.0, 0.25)
     [(learned, loss)] = elbo.fit_all([fit], 1, problem.shape, settings)
 
     key = jax.random.split(jax.random.split(fit.key, 1)[0])[1]
-    monkeypatch.setitem(globals(), "WORDS", jax.random.key_data(key))
+    problem.words = jax.random.key_data(key)  # those of the step
 
     def whole(q):
         variance = jax.tree.map(lambda rho: jax.nn.softplus(rho) ** 2, q.rho)
@@ -187,14 +188,14 @@ def test_lanes_are_independent():
 
     def both(words, mean, variance, inputs, targets):
         return fitting.gradients(
-            words, mean, variance, inputs, targets, shares, jnp.float32(1.0), one.plan, one.shape, 5.0,
+            words, mean, variance, inputs, targets, shares, jnp.float32(1.0), one.form, one.shape, 5.0,
             exact=True, interpret=True,
         )  # fmt: skip
 
     def laid(problem):
         variance = jax.tree.map(lambda rho: jax.nn.softplus(rho) ** 2, problem.q.rho)
-        mean = fitting.laid(problem.q.mean, problem.plan)
-        return WORDS, mean, fitting.laid(variance, problem.plan, fill=1.0), problem.inputs, problem.targets
+        mean = fitting.laid(problem.q.mean, problem.form)
+        return WORDS, mean, fitting.laid(variance, problem.form, fill=1.0), problem.inputs, problem.targets
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), laid(one), laid(other))
     together = jax.vmap(both)(*stacked)
@@ -246,5 +247,5 @@ def test_what_it_cannot_do_it_says(change, inputs, reason):
 
 
 def test_the_plan_of_the_papers_networks():
-    plan = Plan(inputs=14, outputs=12, layers=2, units=128)
-    assert (plan.wide, plan.heads, plan.first_head, plan.biases, plan.rows) == (16, 16, 144, 176, 180)
+    form = Form(inputs=14, outputs=12, layers=2, units=128)
+    assert (form.wide, form.heads, form.first_head, form.biases, form.rows) == (16, 16, 144, 176, 180)

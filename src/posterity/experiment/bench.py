@@ -68,9 +68,7 @@ def _path(config: RunConfig, name: str) -> dict[str, Any]:
 
 def _paths(config: RunConfig) -> list[tuple[str, str]]:
     """Which ways of planning there are here, and the setting that chooses each."""
-    agent = build(config)[1]
-    if not hasattr(agent, "imagination"):
-        raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
+    agent = _deep(config)[1]
     ways = [("plain", "off"), ("backward", "off")]
     return ways if agent.imagination.why_plain else [("fused", "auto"), *ways]
 
@@ -109,14 +107,12 @@ def _ceiling() -> dict[str, Any]:
 
 def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
     """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel."""
-    agent = build(config)[1]
-    if not hasattr(agent, "lessons"):
-        raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
     return [fact for name, fused in _fits(config) for fact in _fit(_changed(config, "learner", fused), name)]
 
 
 def _fits(config: RunConfig) -> list[tuple[str, str]]:
     """Which ways of fitting there are here, and the setting that chooses each."""
+    _deep(config)
     by_kernel = not build(_changed(config, "learner", "auto"))[1].lessons.why_plain
     return [*([("fused", "on")] if by_kernel else []), ("plain", "off")]
 
@@ -242,11 +238,17 @@ def bench_env(config: RunConfig) -> list[dict[str, Any]]:
     return [{"steps_per_second": len(actions) / (time.perf_counter() - began)}]
 
 
-def _ready(config: RunConfig) -> tuple[Any, Any, list[Key], list[Transition]]:
-    """An agent that has begun a task, and made-up steps for it."""
+def _deep(config: RunConfig) -> tuple[Any, Any]:
+    """Family and agent, where there are networks."""
     family, agent = build(config)
     if not isinstance(family.spec, Spec):
         raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
+    return family, agent
+
+
+def _ready(config: RunConfig) -> tuple[Any, Any, list[Key], list[Transition]]:
+    """An agent that has begun a task, and made-up steps for it."""
+    family, agent = _deep(config)
     keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
     generator, spec = np.random.default_rng(0), family.spec
     shape = (config.steps, spec.obs_dim)

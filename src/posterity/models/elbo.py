@@ -23,6 +23,7 @@ import optax
 
 from posterity import kernels
 from posterity.models import fitting, network, posterior
+from posterity.models.fitting import Form
 from posterity.models.network import ACTIVATIONS, NetworkSettings, Prediction
 from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
@@ -163,8 +164,9 @@ def fit_all(
     filled up with rows that do not count. The losses are means over the last tenth of the steps.
     """
     exact = jax.config.jax_default_matmul_precision == "float32"  # pyright: ignore[reportAttributeAccessIssue]
-    if not why_plain(shape, settings, *_sizes(fits[0].start.posterior), exact):
-        return _by_sheets(fits, steps, shape, settings, exact)
+    form = fitting.form_of(fits[0].start.posterior.mean)
+    if not why_plain(shape, settings, form.inputs, form.outputs, exact):
+        return _by_sheets(fits, steps, form, shape, settings, exact)
     return _scanned(fits, steps, partial(_one_step, shape, settings))
 
 
@@ -233,22 +235,16 @@ def why_plain(shape: NetworkSettings, settings: LearnerSettings, inputs: int, ou
     return fitting.why_plain(shape, inputs, outputs, exact)
 
 
-def _sizes(q: Posterior) -> tuple[int, int]:
-    """Inputs and outputs (means) of a posterior's networks."""
-    return q.mean[0].weight.shape[0], q.mean[-1].weight.shape[1] // 2
-
-
 def _by_sheets(
-    fits: Sequence[Fit], steps: int, shape: NetworkSettings, settings: LearnerSettings, exact: bool
+    fits: Sequence[Fit], steps: int, form: Form, shape: NetworkSettings, settings: LearnerSettings, exact: bool
 ) -> list[tuple[Learning, Loss]]:
     """`fit_all` with gradients from the kernel: posteriors, priors and optimisers are sheets as long as it lasts."""
-    plan = fitting.plan_of(fits[0].start.posterior.mean)
 
     def on(tree: Posterior) -> Any:
-        return Posterior(fitting.laid(tree.mean, plan), fitting.laid(tree.rho, plan))  # pyright: ignore[reportArgumentType]
+        return Posterior(fitting.laid(tree.mean, form), fitting.laid(tree.rho, form))  # pyright: ignore[reportArgumentType]
 
     def off(tree: Any) -> Posterior:
-        return Posterior(fitting.taken(tree.mean, plan), fitting.taken(tree.rho, plan))
+        return Posterior(fitting.taken(tree.mean, form), fitting.taken(tree.rho, form))
 
     def moments(change: Callable[[Any], Any], optimiser: Any) -> Any:
         return optimiser._replace(mu=change(optimiser.mu), nu=change(optimiser.nu))
@@ -267,7 +263,7 @@ def _by_sheets(
             batch.targets,
             counts / counts.sum(),
             noise,
-            plan,
+            form,
             shape,
             settings.reward_weight,
             exact=exact,

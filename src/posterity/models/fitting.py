@@ -33,8 +33,8 @@ BLOCK = 32  # rows of a batch in one program; with 64 and 128 units registers ru
 LOG_2PI = 1.8378770664093453
 
 
-class Plan(NamedTuple):
-    """Where things are on the sheet."""
+class Form(NamedTuple):
+    """What a sheet has where."""
 
     inputs: int  # true sizes
     outputs: int
@@ -71,9 +71,9 @@ class Plan(NamedTuple):
         return (0, self.wide) if layer == 0 else (self.wide + (layer - 1) * self.units, self.units)
 
 
-def plan_of(weights: Weights) -> Plan:
+def form_of(weights: Weights) -> Form:
     """The sheet of networks of this shape, without leading axes."""
-    return Plan(weights[0].weight.shape[0], weights[-1].weight.shape[1] // 2, len(weights) - 1, weights[0].bias.size)
+    return Form(weights[0].weight.shape[0], weights[-1].weight.shape[1] // 2, len(weights) - 1, weights[0].bias.size)
 
 
 def why_plain(shape: NetworkSettings, inputs: int, outputs: int, exact: bool = False) -> str:
@@ -97,32 +97,32 @@ def why_plain(shape: NetworkSettings, inputs: int, outputs: int, exact: bool = F
     return next((f"the fused fit {reason}" for holds, reason in reasons if holds), "")
 
 
-def laid(weights: Weights, plan: Plan, fill: float = 0.0) -> jax.Array:
+def laid(weights: Weights, form: Form, fill: float = 0.0) -> jax.Array:
     """[R, H] weights as a sheet; `fill` where there are none."""
     *hidden, output = weights
-    wide, tall = plan.units, plan.heads
+    wide, tall = form.units, form.heads
 
     def grown(part: jax.Array, rows: int) -> jax.Array:
         return jnp.pad(part, ((0, rows - part.shape[0]), (0, wide - part.shape[1])), constant_values=fill)
 
     turned = output.weight.T  # [2 outputs, H]
-    rows = [grown(layer.weight, plan.hidden(number)[1]) for number, layer in enumerate(hidden)]
-    rows += [grown(turned[: plan.outputs], tall), grown(turned[plan.outputs :], tall)]
+    rows = [grown(layer.weight, form.hidden(number)[1]) for number, layer in enumerate(hidden)]
+    rows += [grown(turned[: form.outputs], tall), grown(turned[form.outputs :], tall)]
     rows += [layer.bias[None] for layer in hidden]
-    rows += [grown(part[None], 1) for part in (output.bias[: plan.outputs], output.bias[plan.outputs :])]
+    rows += [grown(part[None], 1) for part in (output.bias[: form.outputs], output.bias[form.outputs :])]
     return jnp.concatenate(rows)
 
 
-def taken(sheet: jax.Array, plan: Plan) -> Weights:
+def taken(sheet: jax.Array, form: Form) -> Weights:
     """The weights on a sheet [R, H]."""
     layers = []
-    for number in range(plan.layers):
-        start, count = plan.hidden(number)
-        rows = plan.inputs if number == 0 else count
-        layers.append(Layer(sheet[start : start + rows], sheet[plan.biases + number]))
-    first, second = plan.first_head, plan.first_head + plan.heads
-    heads = jnp.concatenate([sheet[first : first + plan.outputs], sheet[second : second + plan.outputs]])
-    biases = jnp.concatenate([sheet[plan.biases + plan.layers + head, : plan.outputs] for head in (0, 1)])
+    for number in range(form.layers):
+        start, count = form.hidden(number)
+        rows = form.inputs if number == 0 else count
+        layers.append(Layer(sheet[start : start + rows], sheet[form.biases + number]))
+    first, second = form.first_head, form.first_head + form.heads
+    heads = jnp.concatenate([sheet[first : first + form.outputs], sheet[second : second + form.outputs]])
+    biases = jnp.concatenate([sheet[form.biases + form.layers + head, : form.outputs] for head in (0, 1)])
     return (*layers, Layer(heads.T, biases))
 
 
@@ -142,7 +142,7 @@ def gradients(
     targets: jax.Array,
     shares: jax.Array,
     noise: jax.Array,
-    plan: Plan,
+    form: Form,
     shape: NetworkSettings,
     reward_weight: float,
     *,
@@ -160,7 +160,7 @@ def gradients(
         targets: [B, 1 + O] likewise.
         shares: [B] what each row counts for; they add up to 1.
         noise: [] factor on the spread; 0 is a plain network.
-        plan: of the sheet.
+        form: of the sheet.
         shape: of the network.
         reward_weight: of the first output's likelihood.
         exact: products in float32 instead of tf32.
@@ -170,12 +170,12 @@ def gradients(
     count = inputs.shape[0]
     blocks = -(-count // BLOCK)
     more = blocks * BLOCK - count
-    inputs = jnp.pad(inputs, ((0, more), (0, plan.wide - plan.inputs)))
-    targets = jnp.pad(targets, ((0, more), (0, plan.heads - plan.outputs)))
+    inputs = jnp.pad(inputs, ((0, more), (0, form.wide - form.inputs)))
+    targets = jnp.pad(targets, ((0, more), (0, form.heads - form.outputs)))
     shares = jnp.pad(shares, (0, more))
     kernel = partial(
         _one_block,
-        plan=plan,
+        form=form,
         activation=shape.activation,
         low=shape.log_variance_low,
         high=shape.log_variance_high,
@@ -183,9 +183,9 @@ def gradients(
         precision=lax.Precision.HIGHEST if exact else lax.Precision.DEFAULT,
         asm=not interpret,
     )
-    whole = pl.BlockSpec((plan.rows, plan.units), lambda n: (0, 0))
-    part = pl.BlockSpec((None, plan.rows, plan.units), lambda n: (n, 0, 0))
-    one = jax.ShapeDtypeStruct((blocks, plan.rows, plan.units), jnp.float32)
+    whole = pl.BlockSpec((form.rows, form.units), lambda n: (0, 0))
+    part = pl.BlockSpec((None, form.rows, form.units), lambda n: (n, 0, 0))
+    one = jax.ShapeDtypeStruct((blocks, form.rows, form.units), jnp.float32)
     found = pl.pallas_call(
         kernel,
         grid=(blocks,),
@@ -194,8 +194,8 @@ def gradients(
             pl.BlockSpec((1,), lambda n: (0,)),
             whole,
             whole,
-            pl.BlockSpec((BLOCK, plan.wide), lambda n: (n, 0)),
-            pl.BlockSpec((BLOCK, plan.heads), lambda n: (n, 0)),
+            pl.BlockSpec((BLOCK, form.wide), lambda n: (n, 0)),
+            pl.BlockSpec((BLOCK, form.heads), lambda n: (n, 0)),
             pl.BlockSpec((BLOCK,), lambda n: (n,)),
         ],
         out_specs=(part, part, pl.BlockSpec((BLOCK,), lambda n: (n,))),
@@ -237,7 +237,7 @@ def _one_block(
     d_variance_ref: Any,
     fit_ref: Any,
     *,
-    plan: Plan,
+    form: Form,
     activation: str,
     low: float,
     high: float,
@@ -259,7 +259,7 @@ def _one_block(
         """A layer's drawn outputs [block, width]. `over`: the axis of its rows on the sheet that meets x."""
         spread = dot(x * x, variance_ref[rows, :], (1, over)) + _across(variance_ref[bias, pl.ds(0, width)], BLOCK)
         place = lax.broadcasted_iota(jnp.int32, (BLOCK, width), 0) * width
-        place += lax.broadcasted_iota(jnp.int32, (BLOCK, width), 1) + stream * (BLOCK * plan.units)
+        place += lax.broadcasted_iota(jnp.int32, (BLOCK, width), 1) + stream * (BLOCK * form.units)
         drawn = strength * kernels.noise(kernels.TWO_LN_2, place, words, asm) * lax.rsqrt(spread)
         outputs = dot(x, mean_ref[rows, :], (1, over)) + _across(mean_ref[bias, pl.ds(0, width)], BLOCK)
         return outputs + drawn * spread, _Seen(x, 0.5 * drawn)
@@ -273,37 +273,37 @@ def _one_block(
         return h
 
     x = inputs_ref[...]
-    hidden = [pl.ds(*plan.hidden(layer)) for layer in range(plan.layers)]
+    hidden = [pl.ds(*form.hidden(layer)) for layer in range(form.layers)]
     passed = []
     for layer, rows in enumerate(hidden):
-        outputs, seen = through(x, rows, plan.biases + layer, plan.units, 0, layer)
+        outputs, seen = through(x, rows, form.biases + layer, form.units, 0, layer)
         passed.append(seen)
         x = _activate(activation, outputs, asm)
 
-    heads = [pl.ds(plan.first_head + head * plan.heads, plan.heads) for head in (0, 1)]
-    bias = plan.biases + plan.layers
-    means, seen_means = through(x, heads[0], bias, plan.heads, 1, plan.layers)
-    raw, seen_raw = through(x, heads[1], bias + 1, plan.heads, 1, plan.layers + 1)
+    heads = [pl.ds(form.first_head + head * form.heads, form.heads) for head in (0, 1)]
+    bias = form.biases + form.layers
+    means, seen_means = through(x, heads[0], bias, form.heads, 1, form.layers)
+    raw, seen_raw = through(x, heads[1], bias + 1, form.heads, 1, form.layers + 1)
 
     column = lax.broadcasted_iota(jnp.int32, means.shape, 1)
-    weight = jnp.where(column == 0, reward_weight, jnp.where(column < plan.outputs, 1.0, 0.0))
-    weight = weight * _beside(shares_ref[...], plan.heads)
+    weight = jnp.where(column == 0, reward_weight, jnp.where(column < form.outputs, 1.0, 0.0))
+    weight = weight * _beside(shares_ref[...], form.heads)
     fit, g_means, g_raw = _loss(means, raw, targets_ref[...], weight, low, high, asm)
     fit_ref[...] = fit
 
-    h_means = store(heads[0], bias, plan.heads, seen_means, g_means, turned=True)
-    h_raw = store(heads[1], bias + 1, plan.heads, seen_raw, g_raw, turned=True)
+    h_means = store(heads[0], bias, form.heads, seen_means, g_means, turned=True)
+    h_raw = store(heads[1], bias + 1, form.heads, seen_raw, g_raw, turned=True)
     g = dot(g_means, mean_ref[heads[0], :], (1, 0)) + dot(g_raw, mean_ref[heads[1], :], (1, 0))
     g += 2.0 * x * (dot(h_means, variance_ref[heads[0], :], (1, 0)) + dot(h_raw, variance_ref[heads[1], :], (1, 0)))
-    size = plan.heads
-    while size < plan.units:  # behind a head's bias there is nothing
+    size = form.heads
+    while size < form.units:  # behind a head's bias there is nothing
         for row in (bias, bias + 1):
             for ref in (d_mean_ref, d_variance_ref):
                 ref[row, pl.ds(size, size)] = jnp.zeros(size, jnp.float32)
         size *= 2
-    for layer in reversed(range(plan.layers)):
+    for layer in reversed(range(form.layers)):
         g = g * _slope(activation, x)
-        h = store(hidden[layer], plan.biases + layer, plan.units, passed[layer], g, turned=False)
+        h = store(hidden[layer], form.biases + layer, form.units, passed[layer], g, turned=False)
         x = passed[layer].inputs
         if layer > 0:
             rows = hidden[layer]
