@@ -25,6 +25,7 @@ COMMANDS = {
         "posterity.commands.evaluating:evaluate",
         "zero-shot, Start, Train and Back of a run, apart from training",
     ),
+    "join": ("posterity.commands.joining:join", "one run of several that differ only in their seeds"),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
     "bench": ("posterity.commands.benching:bench", "planner, fit, env, run: how fast this machine is"),
     "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),

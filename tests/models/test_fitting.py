@@ -57,7 +57,7 @@ class Problem:
         blocks = []
         for number in range(-(-rows // BLOCK)):
             place = np.arange(BLOCK)[:, None] * width + np.arange(width) + stream * BLOCK * self.form.units
-            words = kernels.seeds(first, second, number)
+            words = kernels.seeds(first, second, jnp.int32(number))
             blocks.append(kernels.noise(kernels.TWO_LN_2, jnp.asarray(place, jnp.int32), words))
         return jnp.concatenate(blocks)[:rows]
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from posterity import kernels
-from posterity.models import fitting, network, posterior
+from posterity.models import ahead, fitting, network, posterior
 from posterity.models.fitting import Form
 from posterity.models.network import ACTIVATIONS, NetworkSettings, Prediction
 from posterity.models.posterior import Posterior
@@ -51,7 +51,7 @@ class LearnerSettings(Settings):
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."
     )
     fused: Literal["auto", "on", "off"] = setting(
-        "off",
+        "auto",
         "A step's gradient in one GPU kernel: auto (on NVIDIA GPUs), on (without one: interpreted, slowly) or off.",
     )
     samples: int = setting(1, "Monte Carlo samples of the expectation (released code: 1).", ge=1)
@@ -206,17 +206,21 @@ def _scanned(fits: Sequence[Fit], steps: int, gradient: Callable[..., tuple[Post
         moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
         return Learning(moved, optimiser), parts
 
-    def step(learning: Learning, keys: jax.Array) -> tuple[Learning, Loss]:
+    def draw(keys: jax.Array) -> tuple[Batch, jax.Array]:
+        """What one step of all posteriors needs at random."""
         pairs = [jax.random.split(key) for key in keys]
         batches = [fit.draw_batch(pair[0]) for fit, pair in zip(fits, pairs, strict=True)]
         size = max(batch.inputs.shape[0] for batch in batches)
         if any(batch.inputs.shape[0] < size for batch in batches):
             batches = [batch.filled(size) for batch in batches]
-        each = jnp.stack([pair[1] for pair in pairs])
-        return jax.vmap(one)(each, learning, prior, _stack(batches), rates, noises, factors)
+        return _stack(batches), jnp.stack([pair[1] for pair in pairs])
+
+    def step(learning: Learning, drawn: tuple[Batch, jax.Array]) -> tuple[Learning, Loss]:
+        batches, each = drawn
+        return jax.vmap(one)(each, learning, prior, batches, rates, noises, factors)
 
     keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
-    learned, parts = jax.lax.scan(step, _stack([fit.start for fit in fits]), keys)
+    learned, parts = ahead.scan(step, _stack([fit.start for fit in fits]), draw, keys)
     tail = max(1, steps // 10)
     means = jax.tree.map(lambda leaf: leaf[-tail:].mean(axis=0), parts)
     sound = [jnp.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(learned.posterior)]

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import optax
 from pydantic import Field
 
+from posterity.models import ahead
 from posterity.models.normaliser import Normaliser
 from posterity.settings import Settings, setting
 
@@ -127,8 +128,7 @@ def fit(
     """`steps` steps of temporal differences. Returns the root mean square error of the last tenth, in units of V."""
     adam, unit = optax.scale_by_adam(), _unit(units, settings.gamma)
 
-    def step(now: ValueLearning, k: jax.Array) -> tuple[ValueLearning, jax.Array]:
-        rows = draw(k)
+    def step(now: ValueLearning, rows: Steps) -> tuple[ValueLearning, jax.Array]:
         follows = predict(now.value._replace(weights=now.slow), units, rows.next_obs, settings.gamma)
         target = rows.reward + settings.gamma * jnp.where(rows.ended > 0, 0.0, follows)
 
@@ -142,5 +142,5 @@ def fit(
         slow = jax.tree.map(lambda old, new: old + settings.follow * (new - old), now.slow, weights)
         return ValueLearning(now.value._replace(weights=weights), slow, optimiser), error
 
-    learned, errors = jax.lax.scan(step, learning, jax.random.split(key, settings.steps))
+    learned, errors = ahead.scan(step, learning, draw, jax.random.split(key, settings.steps))
     return learned, jnp.sqrt(errors[-max(1, settings.steps // 10) :].mean())

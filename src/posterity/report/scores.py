@@ -40,7 +40,10 @@ def read_scores(run: Run, name: str) -> Scores | None:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         last = max(line["after"] for line in lines)
         if name.startswith("back"):
-            lines = [line for line in lines if line["after"] == last]
+            latest = {line["seed"]: 0 for line in lines}  # seeds that were joined may have come to different tasks
+            for line in lines:
+                latest[line["seed"]] = max(latest[line["seed"]], line["after"])
+            lines = [line for line in lines if line["after"] == latest[line["seed"]]]
         episodes = 1 + max(line["episode"] for line in lines)
         returns = np.full((len(run.seeds), run.config["tasks"], episodes), np.nan)
         success = np.full(returns.shape, np.nan)

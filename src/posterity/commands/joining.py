@@ -1,0 +1,35 @@
+"""`posterity join`: runs that differ only in their seeds, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from posterity.commands.arguments import parse, terminal
+from posterity.errors import UserError
+
+
+@dataclass(frozen=True)
+class JoinArgs:
+    """Makes one run of several that differ only in their seeds, to be reported together."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """The folders of the runs."""
+    out: Path | None = None
+    """The folder to make."""
+
+
+def join(args: Sequence[str]) -> int:
+    """Joins and says what came of it."""
+    asked: JoinArgs = parse(JoinArgs, args, "join")
+    if asked.out is None:
+        raise UserError("Where to? For example: posterity join runs/a runs/b --out runs/both")
+    from posterity.experiment.join import join as joined
+
+    config = joined(asked.folders, asked.out)
+    last = config.seed + config.seeds - 1
+    terminal().print(f"{asked.out}: {config.family} {config.method}, seeds {config.seed} to {last}")
+    return 0
