@@ -7,7 +7,7 @@ import pytest
 
 from posterity.agents.base import Strategy
 from posterity.agents.dynamics import Imagination, Model
-from posterity.agents.lessons import VblrlSettings
+from posterity.agents.lessons import VblrlSettings, Wrong
 from posterity.agents.vblrl import Kept, Vblrl
 from posterity.errors import UserError
 from posterity.models import normaliser
@@ -58,7 +58,11 @@ def test_confidence_beats_both_models_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
     agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
     units = normaliser.identity(1, 2)
-    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False)))
+    kept = lifted(
+        Kept(
+            WORLD, TASK, units, jnp.ones(2), (), jnp.array(False), jnp.array(0), Wrong(jnp.zeros(2), jnp.zeros((2, 2)))
+        )
+    )
     returns, shares = {}, []
     strategies: tuple[Strategy, ...] = ("confidence", "task-only", "world-only")
     for strategy in strategies:

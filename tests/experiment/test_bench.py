@@ -1,4 +1,4 @@
-from posterity.experiment.bench import bench_run
+from posterity.experiment.bench import bench_planner, bench_run
 from posterity.experiment.config import resolve
 
 AGENT = {
@@ -16,3 +16,12 @@ def test_the_forecast_of_a_run_is_its_iterations_at_the_measured_pace():
     parts = facts["planning"] + facts["learning"] + facts["simulation_and_the_rest"]
     assert abs(parts - facts["seconds_per_iteration"]) < 1e-9
     assert min(facts["planning"], facts["learning"]) > 0
+
+
+def test_a_plan_is_timed_with_and_without_what_the_host_does():
+    changes = {"tasks": 1, "iterations": 2, "steps": 10, "agent": AGENT}
+    plain, backward, product = bench_planner(resolve("pendulum-gravity", "vblrl", "quick", changes))
+    assert plain["program_ms"] > 0
+    assert plain["ms"] > 0
+    assert "program_ms" not in backward, "going back is timed as a whole"
+    assert product["path"] == "matrix product"

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from posterity import kernels
 from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
-from posterity.models.confidence import BackwardSettings
+from posterity.models.confidence import BackwardSettings, Errors
 from posterity.models.network import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -84,7 +84,14 @@ class Imagination:
         return partial(self._plain, step, obs, self._final(model, units))
 
     def backward(
-        self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, obs: jax.Array
+        self,
+        key: jax.Array,
+        task: Model,
+        world: Model,
+        units: Normaliser,
+        scale: jax.Array,
+        obs: jax.Array,
+        known: Errors | None = None,
     ) -> Returns:
         """Returns as the more confident of two posteriors imagines each step. `scale` [1 + O]: the data's deviation."""
         task_key, world_key = jax.random.split(key)
@@ -93,7 +100,7 @@ class Imagination:
         def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, pairs)
             own, general = (self._predict(networks, units, place, action) for networks in drawn)
-            chosen = confidence.choose(own, general, scale, self.choice)
+            chosen = confidence.choose(own, general, scale, self.choice, known)
             note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
             return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
 

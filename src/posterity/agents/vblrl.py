@@ -36,9 +36,10 @@ from posterity import replay as memory
 from posterity.agents import checks
 from posterity.agents.base import STRATEGIES, Info, Score, Strategy
 from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
-from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
+from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who, Wrong
 from posterity.errors import UserError
 from posterity.models import elbo, normaliser
+from posterity.models.confidence import Errors
 from posterity.models.elbo import Learning
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -78,6 +79,8 @@ class Kept(NamedTuple):
     scale: jax.Array
     value: Any  # of what follows the horizon
     random: jax.Array  # [L] nothing was learned yet: actions are random
+    number: jax.Array  # [L] of the task
+    wrong: Wrong  # how wrong both posteriors are about what is remembered; zero before the end of a task
 
 
 class Player(NamedTuple):
@@ -89,6 +92,7 @@ class Player(NamedTuple):
     random: jax.Array  # [L]
     plan: Plan
     chosen: Chosen  # [L] how often the world model's prediction went on in the last plan
+    known: Errors | None = None  # [L, 1 + O] what counts against both models beside their doubts
 
 
 class Vblrl:
@@ -113,6 +117,7 @@ class Vblrl:
         self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
+        self._errors = self._program(lessons.errors, in_axes=(0, 0, 0, 0, None))
         self._check = self._program(partial(lessons.check, self.imagination.draw))
         self._fresh_value = self._program(lessons.fresh_value)
         self._fit_value = self._program(lessons.fit_value, in_axes=(0, 0, 0, 0, None))
@@ -189,6 +194,11 @@ class Vblrl:
             forecast = self._foretell(met, model, state.units, action, plan, forecast)
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), list(np.asarray(action))
 
+    def program(self, keys: list[Key], state: VblrlState, obs: list[Any], first: list[bool]) -> Callable[[], Any]:
+        """The compiled plan of `act` by itself, all it needs being on the device: for `posterity bench`."""
+        met = jax.device_put(_met(keys, obs, first))
+        return partial(self._plan, met, self._acting(state), state.units, state.plan)
+
     def observe(self, keys: list[Key], state: VblrlState, rows: list[Transition]) -> VblrlState:
         """Learning is between iterations."""
         return state
@@ -252,9 +262,14 @@ class Vblrl:
 
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
-        random = jnp.full(state.scale.shape[0], self._random(state))
+        lanes, tasks = state.scale.shape[0], self.budget.tasks
+        random, number = jnp.full(lanes, self._random(state)), jnp.full(lanes, state.number)
         value = state.value.value if self.settings.horizon.use else ()
-        return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, value, random)
+        world, task = state.world.posterior, state.task.posterior
+        wrong = Wrong(jnp.zeros_like(state.scale), jnp.zeros((lanes, tasks, state.scale.shape[1])))
+        if self.mode == "vblrl" and state.iteration == self.budget.iterations:
+            wrong = self._errors(task, world, state.units, state.replay, np.int32(state.number))
+        return Kept(world, task, state.units, state.scale, value, random, number, wrong)
 
     def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Player:
         """Forward scores are those of one posterior; Back weighs the task's own and today's world posterior."""
@@ -268,14 +283,17 @@ class Vblrl:
         elif self.mode == "vblrl" and score == "zero-shot":
             models = (world,)
         elif self.mode == "vblrl" and score == "back":
-            models = {"confidence": (task, today), "task-only": (task,), "world-only": (today,)}[strategy]
+            models = {"task-only": (task,), "world-only": (today,)}.get(strategy, (task, today))
         if len(models) > 1 and self.settings.planner.particles < 2:
             raise UserError(
                 "Confidence is a spread over particles, and this run plans with one; go back with --backward task-only"
             )
         none = jnp.zeros(lanes)
         plan = _lanes(self.fresh_plan, lanes)
-        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none))
+        known = None
+        if len(models) > 1 and strategy == "evidence":
+            known = Errors(own.wrong.task, latest.wrong.world[jnp.arange(lanes), own.number])
+        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none), known)
 
     def play(
         self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
@@ -285,7 +303,8 @@ class Vblrl:
         if len(player.models) == 1:
             action, plan = self._plan(met, player.models[0], player.units, player.plan)
         else:
-            action, plan, chosen = self._weigh(met, *player.models, player.units, player.scale, player.plan)
+            seen = (player.units, player.scale, player.plan, player.known)
+            action, plan, chosen = self._weigh(met, *player.models, *seen)
         action.copy_to_host_async()
         planned = np.asarray(action)
         if player.random.any():
@@ -347,11 +366,18 @@ class Vblrl:
         return forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
-        self, met: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, plan: Plan
+        self,
+        met: jax.Array,
+        task: Model,
+        world: Model,
+        units: Normaliser,
+        scale: jax.Array,
+        plan: Plan,
+        known: Errors | None,
     ) -> tuple[jax.Array, Plan, Chosen]:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
         (draw_key, search_key), obs, first = self._unpacked(met)
-        returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
+        returns = self.imagination.backward(draw_key, task, world, units, scale, obs, known)
         found, last_key = self._search(search_key, returns, plan, first)
         _, notes = returns(last_key, found.mean[None])
         return found.mean[0], cem.shifted(found, self.fresh_plan), jax.tree.map(lambda share: share.mean(), notes)
@@ -385,8 +411,11 @@ def _data(keys: list[Key]) -> np.ndarray:
 
 def _met(keys: list[Key], obs: list[Any], first: list[bool]) -> np.ndarray:
     """[L, 2 + O + 1] all that a plan is told, in one array: what is sent to a GPU is sent once."""
-    seen = np.asarray(np.stack(obs), dtype=np.float32).view(np.uint32)
-    return np.concatenate([_data(keys), seen, np.array(first, dtype=np.uint32)[:, None]], axis=1)
+    met = np.empty((len(keys), 3 + len(obs[0])), np.uint32)
+    for row, key, seen, begins in zip(met, keys, obs, first, strict=True):
+        row[:2], row[-1] = key.words(2), begins
+        row[2:-1].view(np.float32)[:] = seen
+    return met
 
 
 def _lanes(tree: Any, lanes: int) -> Any:

@@ -54,6 +54,11 @@ def _path(config: RunConfig, name: str) -> dict[str, Any]:
 
     compiled, each = _timed(act, repeats=8)
     each /= PLANS
+    alone = {}
+    if models == 1:  # and without what the host does: the observation is on the device, the action stays there
+        program = agent.program(keys, state, obs, first)
+        _, took = _timed(lambda _: _wait(program()))
+        alone = {"program_ms": took * 1e3}
     return {
         "path": name,
         "plan": " x ".join(map(str, _size(agent))),
@@ -61,6 +66,7 @@ def _path(config: RunConfig, name: str) -> dict[str, Any]:
         "lanes": len(keys),
         "ms": each * 1e3,
         "ms_per_lane": each * 1e3 / len(keys),
+        **alone,
         "tflops": _operations(agent, models) * len(keys) / each / 1e12,
         "compile_seconds": compiled,
     }

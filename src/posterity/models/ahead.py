@@ -1,8 +1,7 @@
 """A scan whose random rows are drawn for many steps at once.
 
-To draw a batch takes a dozen small programs (bits, places, gathers), as many as a third of the gradient step that uses
-it, and a GPU waits for programs more than it works on them. Drawn for fifty steps together they cost next to nothing,
-and the rows are the same.
+To draw a batch takes a dozen small programs (bits, places, gathers), and a GPU waits for programs more than it works on
+them. Drawn for fifty steps together they are as many programs for all fifty, and the rows are the same.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from posterity.report.metrics import Interval, Run, called, interval, mean_known
 from posterity.types import FloatArray
 
 FORWARD = ("zero-shot", "start", "train")
-STRATEGIES = ("confidence", "task-only", "world-only")
+STRATEGIES = ("confidence", "task-only", "world-only", "evidence")
 COLUMNS = (*FORWARD, *(f"back-{name}" for name in STRATEGIES))
-HEADS = ("zero-shot", "Start", "Train", "Back", "Back, task-only", "Back, world-only")
+HEADS = ("zero-shot", "Start", "Train", "Back", "Back, task-only", "Back, world-only", "Back, evidence")
 
 
 class Scores(NamedTuple):
