@@ -37,7 +37,7 @@ def line(run: Run, tasks: int | None) -> str:
         scores = read_scores(run, ours)
         returns = np.full((len(run.seeds), 1), np.nan) if scores is None else scores.returns[:, :tasks]
         count = max(count, int(np.isfinite(returns).all(axis=0).sum()))
-        cells.append("-" if scores is None else str(interval(returns)))
+        cells.append("-" if scores is None else str(interval(returns[:, np.isfinite(returns).all(axis=0)])))
         if name != "zero-shot":
             cells.append(published.get((run.family, run.method, name), "-"))
     who = [run.family, run.path.name.removeprefix(f"{run.family}-"), str(count)]

@@ -70,6 +70,10 @@ def test_what_a_model_is_known_to_be_wrong_by_counts_against_it():
         known = Errors(jnp.full(3, 0.3), jnp.array([0.3 + more, 0.3, 0.3]))
         got = choose(task, world, ONE, BackwardSettings(), known)
         np.testing.assert_array_equal(got.world, [[trusted, True, True]])
+    state = Errors(jnp.full(3, 0.3), jnp.array([0.3, 0.3, 3.6]))  # the two dimensions of the state: 1.5 - 3.3 + 1.5 < 0
+    np.testing.assert_array_equal(choose(task, world, ONE, BackwardSettings(), state).world, [[True, False, False]])
+    each = choose(task, world, ONE, BackwardSettings(state="each"), state)
+    np.testing.assert_array_equal(each.world, [[True, True, False]])
     far = Errors(jnp.zeros(3), jnp.array([1.6, 0.0, 0.0]))  # in units of the data's deviation
     unit = jnp.array([2.0, 1.0, 1.0])
     assert not bool(choose(task, world, unit, BackwardSettings(), far).world[0, 0])

@@ -146,9 +146,8 @@ class Lessons:
             place = (jnp.arange(CHECKED) * filled) // CHECKED  # spread over the whole task
             rows = memory.Rows(*(kept[which, place] for kept in replay[:4]))
             batch = self.batch(units, rows)
-            return ((network.forward(q.mean, batch.inputs, self.settings.network).mean - batch.targets) ** 2).mean(
-                axis=0
-            )
+            told = network.forward(q.mean, batch.inputs, self.settings.network).mean
+            return ((told - batch.targets) ** 2).mean(axis=0)
 
         every = jnp.arange(replay.filled.shape[0])
         return Wrong(of(task, number), jax.vmap(partial(of, world))(every))

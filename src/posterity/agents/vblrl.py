@@ -73,6 +73,8 @@ class VblrlState(NamedTuple):
 class Kept(NamedTuple):
     """What it takes to act later as at one moment of a run. Arrays carry a leading axis of L lanes."""
 
+    later = ("number", "wrong")  # runs that were made before these were kept can be evaluated all the same
+
     world: Posterior
     task: Posterior
     units: Normaliser
@@ -292,6 +294,10 @@ class Vblrl:
         plan = _lanes(self.fresh_plan, lanes)
         known = None
         if len(models) > 1 and strategy == "evidence":
+            if np.any(own.number < 0):
+                raise UserError(
+                    "This run did not keep what its models are wrong by; go back with --backward confidence"
+                )
             known = Errors(own.wrong.task, latest.wrong.world[jnp.arange(lanes), own.number])
         return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none), known)
 

@@ -27,9 +27,9 @@ def join(args: Sequence[str]) -> int:
     asked: JoinArgs = parse(JoinArgs, args, "join")
     if asked.out is None:
         raise UserError("Where to? For example: posterity join runs/a runs/b --out runs/both")
-    from posterity.experiment.join import join as joined
+    from posterity.report.join import join as joined
 
     config = joined(asked.folders, asked.out)
-    last = config.seed + config.seeds - 1
-    terminal().print(f"{asked.out}: {config.family} {config.method}, seeds {config.seed} to {last}")
+    first, last = config["seed"], config["seed"] + config["seeds"] - 1
+    terminal().print(f"{asked.out}: {config['family']} {config['method']}, seeds {first} to {last}")
     return 0

@@ -9,9 +9,9 @@ log-variance, without alpha; then the world's next state always.
 
 Confidence says how much a model's particles agree, not how right they are: a world model that has seen much of all
 tasks is sure of their mean. Departure (`evidence`): each model's squared error on the task's own transitions, which are
-remembered, counts against it.
+remembered, counts against it. It is that of the network of mean weights, on data both were fitted to.
 
-    c' = c - E_task[(mean of the target - target)^2]
+    c' = c - E_task[(prediction - target)^2] / scale^2
 """
 
 from __future__ import annotations

@@ -85,9 +85,25 @@ def tasks_of(count: Interval) -> str:
 
 def read_run(path: Path) -> Run:
     """The run in folder `path`."""
+    records = read_records(path)
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         sessions = json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"]
+    except OSError as error:
+        raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    try:
+        return _arrays(path, config, sessions, records)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: config.toml and records do not fit together: {type(error).__name__}, {error}"
+        ) from error
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """What the run in folder `path` wrote, whole lines only; refused if it is less than a checkpoint remembers."""
+    try:
         written = _checkpointed(path)  # before the records: a run in progress may add to them in between
         lines = _records(path)
     except OSError as error:
@@ -98,13 +114,7 @@ def read_run(path: Path) -> Run:
         raise UserError(
             f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
         )
-    records = _parse(path / "records.jsonl", lines, torn=written is not None)
-    try:
-        return _arrays(path, config, sessions, records)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path}: config.toml and records do not fit together: {type(error).__name__}, {error}"
-        ) from error
+    return _parse(path / "records.jsonl", lines, torn=written is not None)
 
 
 def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Any], records: list[dict[str, Any]]) -> Run:
@@ -124,7 +134,18 @@ def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Any], records:
         elif record["kind"] == "task":
             radius[lane, task] = _number(record.get("radius"))
             hidden[lane, task] = _number(record.get("radius_of_hidden_world"))
-    return Run(path, config, sessions, seeds, returns, gap, radius, hidden, success, float(iterations[-1]["wall"]))
+    return Run(
+        path,
+        config,
+        sessions,
+        seeds,
+        returns,
+        gap,
+        radius,
+        hidden,
+        success,
+        max(float(each["wall"]) for each in iterations),
+    )
 
 
 def _number(value: float | None) -> float:

@@ -38,11 +38,9 @@ def read_scores(run: Run, name: str) -> Scores | None:
         return None
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        last = max(line["after"] for line in lines)
+        seeds = {line["seed"] for line in lines}  # those that were joined may have come to different tasks
+        latest = {seed: max(line["after"] for line in lines if line["seed"] == seed) for seed in seeds}
         if name.startswith("back"):
-            latest = {line["seed"]: 0 for line in lines}  # seeds that were joined may have come to different tasks
-            for line in lines:
-                latest[line["seed"]] = max(latest[line["seed"]], line["after"])
             lines = [line for line in lines if line["after"] == latest[line["seed"]]]
         episodes = 1 + max(line["episode"] for line in lines)
         returns = np.full((len(run.seeds), run.config["tasks"], episodes), np.nan)
@@ -52,7 +50,7 @@ def read_scores(run: Run, name: str) -> Scores | None:
             returns[place], success[place] = line["return"], line.get("success", np.nan)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
-    tasks = last if name.startswith("back") else last + 1
+    tasks = min(latest.values()) + (0 if name.startswith("back") else 1)
     shares = _share(lines, "world_reward"), _share(lines, "world_state")
     return Scores(mean_known(returns, axis=2), tasks, *shares, mean_known(success, axis=2))
 
