@@ -129,13 +129,13 @@ def test_plan_and_fit_compile_once_per_run():
         assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_every_eighth_plan_is_imagined_once_more_and_that_is_the_forecast():
+def test_every_sixteenth_plan_is_imagined_once_more_and_that_is_the_forecast():
     """By the networks it was found by, within the horizon: what follows it is no part of the promise."""
     settings = VblrlSettings.model_validate({**SMALL, "horizon": {"use": True, "steps": 3, "hidden": [4]}})
     far = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
     state, _ = far.learn(KEYS, far.begin_task(KEYS, far.init(KEYS)), [rows(0), rows(1)])
     asked = []
-    for step in range(9):
+    for step in range(17):
         keys, obs = [key.fold(step) for key in KEYS], [np.full(2, 0.1 * step, np.float32)] * 2
         before, (state, actions) = state, far.act(keys, state, obs, [step == 0] * 2)
         if state.forecast[0, 2] > before.forecast[0, 2]:
@@ -149,7 +149,7 @@ def test_every_eighth_plan_is_imagined_once_more_and_that_is_the_forecast():
                 promised = returns(jax.random.split(search)[1], found[None])[0]
                 added = state.forecast[lane] - before.forecast[lane]
                 np.testing.assert_allclose(added[:2], [promised.mean(), promised.std()], rtol=1e-3, atol=1e-4)
-    assert asked == [0, 8]
+    assert asked == [0, 16]
 
 
 def test_a_run_with_gradients_from_the_kernel_learns_and_what_the_kernel_cannot_do_is_refused():

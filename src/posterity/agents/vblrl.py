@@ -48,7 +48,7 @@ from posterity.planning.cem import Plan
 from posterity.replay import Replay
 from posterity.types import Budget, Key, Spec, Transition
 
-FORECASTS = 8  # every so many steps the found plan is imagined once more, for the record
+FORECASTS = 16  # every so many steps the found plan is imagined once more, for the record
 PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
 

@@ -26,7 +26,7 @@ from posterity.experiment.run import build, lifelong, together
 from posterity.types import Key, Spec, Transition
 
 REPEATS = 20
-PLANS = 8  # timed together
+PLANS = 16  # timed together
 PATIENCE = 10.0  # seconds after which nothing is repeated any more
 
 

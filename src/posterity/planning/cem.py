@@ -97,9 +97,9 @@ def cem(
         finite = jnp.isfinite(scores)
         good = finite & _best(jnp.where(finite, scores, -jnp.inf), settings.elites)
         count = jnp.maximum(good.sum(), 1)
-        weight = (good / count)[:, None, None]
-        mean = (candidates * weight).sum(axis=0)
-        variance = ((candidates - mean) ** 2 * weight).sum(axis=0)
+        away, weight = candidates - plan.mean, (good / count)[:, None, None]
+        first, second = (weight * away).sum(axis=0), (weight * away**2).sum(axis=0)  # of one shape: one pass on a GPU
+        mean, variance = plan.mean + first, jnp.maximum(second - first**2, 0.0)
         keep = jnp.where(good.any(), settings.smoothing, 1.0)
         moved = Plan(keep * plan.mean + (1.0 - keep) * mean, keep * plan.variance + (1.0 - keep) * variance)
         best = jnp.max(scores, where=finite, initial=-jnp.inf)
