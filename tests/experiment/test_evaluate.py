@@ -162,18 +162,24 @@ def test_each_score_is_played_with_what_was_kept_at_its_moment(tmp_path: Path, m
     assert len(set(Seen.began)) == 2 * 3 * 2, "seed, task and episode decide how it begins, not the score"
 
 
+def caption(path: Path) -> str:
+    """What is said below the table of scores."""
+    table = scores.table([read_run(path)])
+    assert table is not None
+    return str(table.caption)
+
+
 def test_scores_of_a_run_that_went_on_are_marked(tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", {"tasks": 2, "iterations": 1, "keep": True})
     folder = RunFolder.create(tmp_path / "run", config, "test")
     lifelong(config, folder, Quiet(), lambda: "enough")
     folder.close()
     evaluate(tmp_path / "run", Plan(scores=("train", "back"), episodes=1), quiet)
-    assert "before the run went on" not in str(scores.table([read_run(tmp_path / "run")]).caption)
+    assert "before the run went on" not in caption(tmp_path / "run")
     posterity.resume(tmp_path / "run")
-    caption = str(scores.table([read_run(tmp_path / "run")]).caption)
-    assert "before the run went on: back-confidence of run, train of run" in caption
+    assert "before the run went on: back-confidence of run, train of run" in caption(tmp_path / "run")
     assert set(posterity.evaluate(tmp_path / "run", scores=("train",))) == {"train"}
-    assert "train of run" not in str(scores.table([read_run(tmp_path / "run")]).caption)
+    assert "train of run" not in caption(tmp_path / "run")
 
 
 def test_what_cannot_be_played_is_said_before_anything_is(run: Path, tmp_path: Path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.table import Table
 from scipy import stats
 
 from posterity.errors import UserError
@@ -174,20 +175,59 @@ def test_a_report_counts_solved_tasks_where_a_family_tells(tmp_path: Path):
     assert terminal_solved(made.rows[1:], View()) is None
 
 
-def test_evaluated_tasks_that_are_solved_are_counted(tmp_path: Path):
-    path = solving(tmp_path / "run")
+def played(path: Path, tasks: int):
+    """The same run with its score Train: task 0, 1, ... has 10, 11, ..., solved up to the middle of the third."""
     (path / "evaluation").mkdir()
     lines = [
         {"score": "train", "seed": 7 + seed, "task": task, "episode": episode, "after": task}
-        | {"return": 1.0, "steps": 5, "success": task < 2 or (task == 2 and episode == 0)}
+        | {"return": 10.0 + task, "steps": 5, "success": task < 2 or (task == 2 and episode == 0)}
         for seed in range(3)
-        for task in range(4)
+        for task in range(tasks)
         for episode in range(2)
     ]
     (path / "evaluation" / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = read_run(path)
+    return path
+
+
+def cells(table: Table | None) -> list[list[str]]:
+    """A table's columns."""
+    assert table is not None
+    return [[str(cell) for cell in column.cells] for column in table.columns]
+
+
+def test_scores_are_of_the_tasks_that_were_asked_for(tmp_path: Path):
+    run = read_run(played(made_up(tmp_path / "run", "vblrl"), 4))
+    assert scores.intervals(run)["train"].mean == 11.5
+    assert scores.intervals(run, View(2, 3))["train"].mean == 11.5
+    assert scores.intervals(run, View(3))["train"].mean == 12.5
+    assert scores.solved(run, View(2, 3))["train"].mean == 1.5
+    assert "tasks 2-3" in str(getattr(scores.table([run], View(2, 3)), "title", ""))
+    scores.write_csv([run], tmp_path / "scores.csv", View(1, 2))
+    (line,) = csv.DictReader((tmp_path / "scores.csv").read_text().splitlines())
+    assert (float(line["mean"]), float(line["solved"])) == (10.5, 2.0)
+
+
+def test_what_was_not_evaluated_in_those_tasks_has_no_scores(tmp_path: Path):
+    run = read_run(played(made_up(tmp_path / "run", "vblrl"), 2))
+    assert scores.intervals(run, View(3)) == {}
+    assert scores.table([run], View(3)) is None
+
+
+def test_runs_of_different_length_say_which_tasks_each_line_is_about(tmp_path: Path):
+    short, long = (played(made_up(tmp_path / f"{n}", "vblrl", tasks=n), n) for n in (2, 4))
+    made = make_report([short, long], tmp_path / "report", View(), 1.0)
+    assert cells(terminal(made.rows, View()))[1] == ["1-2", "1-4"]
+    assert cells(scores.table(made.scored))[1] == ["1-2", "", "1-4", ""]  # below each how many were solved
+    shared = make_report([short, long], tmp_path / "report", View(1, 2), 1.0)
+    for table in (terminal(shared.rows, View(1, 2)), scores.table(shared.scored, View(1, 2))):
+        assert "tasks 1-2" in str(getattr(table, "title", ""))
+        assert "1-2" not in cells(table)[1]
+
+
+def test_evaluated_tasks_that_are_solved_are_counted(tmp_path: Path):
+    run = read_run(played(solving(tmp_path / "run"), 4))
     assert scores.solved(run)["train"].mean == 2.5
-    assert list(scores.table([run]).columns[0].cells) == ["made-up vblrl", "  tasks solved"]
+    assert cells(scores.table([run]))[0] == ["made-up vblrl", "  tasks solved"]
     scores.write_csv([run], tmp_path / "scores.csv")
     (line,) = csv.DictReader((tmp_path / "scores.csv").read_text().splitlines())
     assert float(line["solved"]) == 2.5

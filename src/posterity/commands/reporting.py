@@ -57,7 +57,7 @@ def write_report(
     Terminal().print(terminal(made.rows, view))
     if counted := terminal_solved(made.rows, view):
         Terminal().print(counted)
-    if made.scored:
-        Terminal().print(table(made.scored))
+    if evaluated := table(made.scored, view):
+        Terminal().print(evaluated)
     for path in made.files:
         console.print(str(path))

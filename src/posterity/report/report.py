@@ -32,7 +32,7 @@ def make_report(paths: Sequence[Path], out: Path, view: View, epsilon: float) ->
     files = [table]
     if scored := scores.evaluated(runs):
         files.append(out / "scores.csv")
-        scores.write_csv(scored, files[-1])
+        scores.write_csv(scored, files[-1], view)
     for family, members in groupby(sorted(runs, key=_family), key=_family):
         group = list(members)
         name = family.replace(":", "-").replace(".", "-")

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from posterity.errors import UserError
 from posterity.report.metrics import Interval, Run, called, interval, mean_known, tasks_of
+from posterity.report.tables import EVERYTHING, View, spans
 from posterity.types import FloatArray
 
 FORWARD = ("zero-shot", "start", "train")
@@ -65,10 +66,19 @@ def evaluated(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if any(read_scores(run, name) is not None for name in COLUMNS)]
 
 
-def intervals(run: Run) -> dict[str, Interval]:
-    """Every score that the run has, over all its tasks."""
+def intervals(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
+    """Every score that the run has, over its tasks in the view."""
+    return {name: interval(part.returns) for name, part in _parts(run, view).items()}
+
+
+def _parts(run: Run, view: View) -> dict[str, Scores]:
+    """The scores of the run's tasks in the view, if there are any."""
     found = {name: read_scores(run, name) for name in COLUMNS}
-    return {name: interval(scores.returns) for name, scores in found.items() if scores is not None}
+    parts = {}
+    for name, scores in found.items():
+        if scores is not None and np.isfinite(view.cut(scores.returns)).any():
+            parts[name] = scores._replace(returns=view.cut(scores.returns), solved=view.cut(scores.solved))
+    return parts
 
 
 def _old(run: Run, name: str) -> bool:
@@ -78,48 +88,58 @@ def _old(run: Run, name: str) -> bool:
     return scores is not None and scores.tasks < finished
 
 
-def solved(run: Run) -> dict[str, Interval]:
+def solved(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
     """The number of tasks solved, for each score that tells; one solved in some of its episodes counts in part."""
-    found = {name: read_scores(run, name) for name in COLUMNS}
     return {
-        name: interval(np.nansum(scores.solved, axis=1, keepdims=True))
-        for name, scores in found.items()
-        if scores is not None and np.isfinite(scores.solved).any()
+        name: interval(np.nansum(part.solved, axis=1, keepdims=True))
+        for name, part in _parts(run, view).items()
+        if np.isfinite(part.solved).any()
     }
 
 
-def table(runs: Sequence[Run]) -> Table:
-    """One line a run, one column a score."""
-    rows = [(run, intervals(run)) for run in evaluated(runs)]
+def _last(run: Run, view: View) -> int:
+    """The last task in the view that was evaluated."""
+    tasks = [np.flatnonzero(np.isfinite(part.returns).any(axis=0))[-1] for part in _parts(run, view).values()]
+    return view.first_task + int(max(tasks))
+
+
+def table(runs: Sequence[Run], view: View = EVERYTHING) -> Table | None:
+    """One line a run, one column a score; none if nothing in the view was evaluated."""
+    rows = [(run, found) for run in runs if (found := intervals(run, view))]
+    if not rows:
+        return None
     shown = [name for name in COLUMNS if any(name in scores for _, scores in rows)]
     over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
-    made = Table(title="Evaluated apart from training, all finished tasks", caption=f"± 95 % interval over {over}")
+    which, tasks = spans(view, [_last(run, view) for run, _ in rows])
+    made = Table(title=f"Evaluated apart from training{which}", caption=f"± 95 % interval over {over}")
     late = sorted({f"{name} of {run.path.name}" for run, scores in rows for name in scores if _old(run, name)})
     if late:
         made.caption = f"{made.caption}; evaluated before the run went on: {', '.join(late)}"
-    made.add_column("run")
+    for name in ("run", *(["tasks"] if tasks else [])):
+        made.add_column(name)
     for name in shown:
         made.add_column(HEADS[COLUMNS.index(name)], justify="right")
     labels = called([(run.family, run.method, run.path) for run, _ in rows])
-    for label, (run, scores) in zip(labels, rows, strict=True):
-        made.add_row(label, *(str(scores[name]) if name in scores else "-" for name in shown))
-        if counts := solved(run):
-            made.add_row("  tasks solved", *(tasks_of(counts[name]) if name in counts else "-" for name in shown))
+    for number, (label, (run, scores)) in enumerate(zip(labels, rows, strict=True)):
+        made.add_row(label, *tasks[number : number + 1], *(str(scores.get(name, "-")) for name in shown))
+        if counts := solved(run, view):
+            solved_in = (tasks_of(counts[name]) if name in counts else "-" for name in shown)
+            made.add_row("  tasks solved", *([""] if tasks else []), *solved_in)
     return made
 
 
-def write_csv(runs: Sequence[Run], path: Path) -> None:
+def write_csv(runs: Sequence[Run], path: Path, view: View = EVERYTHING) -> None:
     """One line per run and score."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         scored = evaluated(runs)
-        told = {run.path: solved(run) for run in scored}
+        told = {run.path: solved(run, view) for run in scored}
         head = ("family", "method", "preset", "score", "mean", "low", "high", "over", "world_reward")
         writer.writerow((*head, "solved") if any(told.values()) else head)
         for run in scored:
-            for name, score in intervals(run).items():
-                scores = read_scores(run, name)
-                share = scores.world_reward if scores is not None else float("nan")
+            parts = _parts(run, view)
+            for name, score in intervals(run, view).items():
+                share = parts[name].world_reward
                 place = (run.family, run.method, run.config["preset"], name)
                 count = [f"{told[run.path][name].mean:.4g}"] if name in told[run.path] else []
                 writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}", *count))

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from posterity.errors import UserError
 from posterity.report.metrics import Interval, Run, called, interval, solved, tasks_of
+from posterity.types import FloatArray
 
 SOLVED = ("most", "last", "ever")  # tasks solved: in the best iteration, in the last ones, in any
 
@@ -27,14 +28,26 @@ class View(NamedTuple):
         """The run, with only the tasks of this view."""
         if self.first_task > run.returns.shape[1]:
             raise UserError(f"{run.path} has {run.returns.shape[1]} tasks; there is no task {self.first_task}")
-        cut = slice(self.first_task - 1, self.last_task)
-        part = {name: getattr(run, name)[:, cut] for name in ("returns", "gap", "radius", "hidden_radius", "success")}
-        return run._replace(**part)
+        names = ("returns", "gap", "radius", "hidden_radius", "success")
+        return run._replace(**{name: self.cut(getattr(run, name)) for name in names})
+
+    def cut(self, values: FloatArray) -> FloatArray:
+        """Values [L, K, ...], only of the tasks of this view."""
+        return values[:, self.first_task - 1 : self.last_task]
 
     def last(self, runs: Sequence[Run]) -> int:
         """The last task that this view has to show of any of the runs."""
         met = [np.flatnonzero(np.isfinite(self.of(run).returns).any(axis=(0, 2))) for run in runs]
         return max((self.first_task + int(tasks[-1]) for tasks in met if len(tasks)), default=self.first_task)
+
+
+EVERYTHING = View()
+
+
+def spans(view: View, last: Sequence[int]) -> tuple[str, list[str]]:
+    """Which tasks lines are about that end with these: to be said once of all, or of each if they differ."""
+    each = [f"{view.first_task}-{task}" if task > view.first_task else str(task) for task in last]
+    return (f", tasks {each[0]}", []) if len(set(last)) == 1 else (", of each its tasks so far", each)
 
 
 class Row(NamedTuple):
@@ -72,15 +85,16 @@ def _row(run: Run, view: View) -> Row:
 
 def terminal(rows: Sequence[Row], view: View) -> Table:
     """The table as rich shows it."""
-    last = max(row.last_task for row in rows)
+    which, tasks = spans(view, [row.last_task for row in rows])
     over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
-    title, caption = f"Mean return per episode, tasks {view.first_task}-{last}", f"± 95 % interval over {over}"
-    table = Table(title=title, caption=caption)
-    table.add_column("run")
+    table = Table(title=f"Mean return per episode{which}", caption=f"± 95 % interval over {over}")
+    for name in ("run", *(["tasks"] if tasks else [])):
+        table.add_column(name)
     for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, row in zip(_labels(rows), rows, strict=True):
-        table.add_row(name, *(str(score) for score in (row.first, row.early, row.late, row.overall)))
+    for number, (name, row) in enumerate(zip(_labels(rows), rows, strict=True)):
+        scores = (row.first, row.early, row.late, row.overall)
+        table.add_row(name, *tasks[number : number + 1], *map(str, scores))
     return table
 
 
@@ -88,13 +102,15 @@ def terminal_solved(rows: Sequence[Row], view: View) -> Table | None:
     """How many tasks were solved, if any of the families tells."""
     if not any(row.solved for row in rows):
         return None
-    last = max(row.last_task for row in rows)
-    table = Table(title=f"Solved tasks, of tasks {view.first_task}-{last}")
-    table.add_column("run")
+    which, tasks = spans(view, [row.last_task for row in rows])
+    table = Table(title=f"Solved tasks{which}")
+    for name in ("run", *(["tasks"] if tasks else [])):
+        table.add_column(name)
     for name in ("in the best iteration", f"in the last {view.early}", "ever"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, row in zip(_labels(rows), rows, strict=True):
-        table.add_row(name, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
+    for number, (name, row) in enumerate(zip(_labels(rows), rows, strict=True)):
+        counts = [tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)
+        table.add_row(name, *tasks[number : number + 1], *counts)
     return table
 
 
