@@ -46,18 +46,19 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         *left, within = figure.subplots(1, 1 + several, sharey=True, squeeze=False)[0]
         bands = []
         window = _window(View().last(runs))
+        counts = {_finished(view.of(run).returns).shape[1] for run in runs}
+        shared = min(counts)  # what is compared is compared over the same tasks
         for name, colour, run in _named(runs):
             for over_tasks in left:
                 early = run.returns[:, : View().last([run]), : view.early].mean(axis=2)
                 bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
-            inside = _finished(view.of(run).returns)
+            inside = _finished(view.of(run).returns)[:, :shared]
             bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
         for over_tasks in left:
             over_tasks.set(xlabel="task")
             over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
-        counts = {_finished(view.of(run).returns).shape[1] for run in runs}
-        first, last = view.first_task, view.first_task + max(counts) - 1
-        which = f"tasks {first}-{last}" if len(counts) == 1 else "the tasks each has finished"
+        first, last = view.first_task, view.first_task + shared - 1
+        which = f"tasks {first}-{last}" + (", which all have finished" if len(counts) > 1 else "")
         title = f"within task {first}" if first == last else f"within a task (mean of {which})"
         within.set(xlabel="iteration of a task")
         within.set_title(title, fontsize=10)
