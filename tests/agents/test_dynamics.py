@@ -7,7 +7,7 @@ import pytest
 
 from posterity.agents.base import Strategy
 from posterity.agents.dynamics import Imagination, Model
-from posterity.agents.lessons import VblrlSettings, Wrong
+from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Kept, Vblrl
 from posterity.errors import UserError
 from posterity.models import normaliser
@@ -54,36 +54,11 @@ def lifted(tree):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree)
 
 
-def test_evidence_decides_whose_predictions_go_on():
-    """The same two models, one of which is known to be far off in this task."""
-    agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
-    units, right, off = normaliser.identity(1, 2), jnp.zeros(2), jnp.full(2, 100.0)
-    for own, world, share in ((right, off, 0.0), (off, right, 1.0)):
-        wrong = Wrong(own, jnp.stack([world, 50.0 - world]))
-        kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False), jnp.array(0), wrong))
-        player = agent.player(kept, kept, "back", "evidence")
-        player, _ = agent.play([Key.of(0)], player, [np.array([0.3])], [True])
-        np.testing.assert_array_equal(jnp.stack(player.chosen), share)
-
-
-def test_a_run_that_kept_no_errors_has_no_evidence():
-    agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
-    wrong = Wrong(jnp.zeros(2), jnp.zeros((2, 2)))
-    units = normaliser.identity(1, 2)
-    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False), jnp.array(-1), wrong))
-    with pytest.raises(UserError, match="did not keep what its models are wrong by"):
-        agent.player(kept, kept, "back", "evidence")
-
-
 def test_confidence_beats_both_models_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
     agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
     units = normaliser.identity(1, 2)
-    kept = lifted(
-        Kept(
-            WORLD, TASK, units, jnp.ones(2), (), jnp.array(False), jnp.array(0), Wrong(jnp.zeros(2), jnp.zeros((2, 2)))
-        )
-    )
+    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False)))
     returns, shares = {}, []
     strategies: tuple[Strategy, ...] = ("confidence", "task-only", "world-only")
     for strategy in strategies:

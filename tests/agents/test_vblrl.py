@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity import replay as memory
 from posterity.agents.base import Score, Strategy
-from posterity.agents.lessons import CHECKED, VblrlSettings
+from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Mode, Vblrl
 from posterity.errors import UserError
 from posterity.models import horizon, network
@@ -206,36 +205,7 @@ def test_each_score_is_acted_by_the_posterior_it_is_about():
     assert models("single-task", "back") == ["task"]
 
 
-def test_at_the_end_of_a_task_it_is_known_how_wrong_both_posteriors_are_about_what_is_remembered():
-    state, _ = learned(tasks=2, iterations=3)
-    own = agent().keep(KEYS, state)
-    assert own.number.tolist() == [1, 1]
-    for lane in range(2):
-        one = jax.tree.map(lambda leaf, lane=lane: leaf[lane], (state.world, state.task, state.units, state.replay))
-        world, task, units, replay = one
-        for number, (q, got) in enumerate(((world, own.wrong.world[lane, 0]), (task, own.wrong.task[lane]))):
-            stored = memory.Rows(*(kept[number, : int(replay.filled[number])] for kept in replay[:4]))
-            batch = agent().lessons.batch(units, stored)
-            told = network.forward(q.posterior.mean, batch.inputs, agent().settings.network).mean
-            size = int(replay.filled[number])
-            seen = (np.arange(CHECKED) * size) // CHECKED
-            np.testing.assert_allclose(got, ((told - batch.targets) ** 2)[seen].mean(axis=0), rtol=1e-3)
-    before, _ = learned(tasks=2, iterations=2)
-    assert not np.any(agent().keep(KEYS, before).wrong.world)
-
-
-def test_evidence_is_about_the_task_that_is_gone_back_to():
-    state, _ = learned(tasks=1, iterations=3)
-    later, _ = learned(tasks=3, iterations=3)
-    own, latest = agent().keep(KEYS, state), agent().keep(KEYS, later)
-    known = agent().player(own, latest, "back", "evidence").known
-    assert known is not None
-    np.testing.assert_array_equal(known.task, own.wrong.task)
-    np.testing.assert_array_equal(known.world, latest.wrong.world[:, 0])
-    assert agent().player(own, latest, "back", "confidence").known is None
-
-
-@pytest.mark.parametrize("strategy", ["confidence", "task-only", "evidence"])
+@pytest.mark.parametrize("strategy", ["confidence", "task-only"])
 def test_playing_gives_legal_actions_and_tells_whose_predictions_went_on(strategy: Strategy):
     player = agent().player(kept(), kept(), "back", strategy)
     after, actions = agent().play(KEYS, player, [np.zeros(2)] * 2, [True, True])

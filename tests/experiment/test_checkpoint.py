@@ -119,28 +119,3 @@ def test_a_tree_by_itself_comes_back(tmp_path: Path):
     checkpoint.save_tree(tmp_path / "tree", state())
     got = checkpoint.load_tree(tmp_path / "tree", state(0.0))
     np.testing.assert_array_equal(got.inner.array, state().inner.array)
-
-
-class Grown(NamedTuple):
-    later = ("added",)
-
-    first: np.ndarray
-    added: np.ndarray
-
-
-class Before(NamedTuple):
-    first: np.ndarray
-
-
-def test_what_a_class_says_came_later_may_be_missing_and_nothing_else(tmp_path):
-    template = Grown(np.zeros(2), np.full(3, -1.0))
-    checkpoint.save_tree(tmp_path / "old", Before(np.arange(2.0)))
-    got = checkpoint.load_tree(tmp_path / "old", template)
-    np.testing.assert_array_equal(got.first, [0, 1])
-    np.testing.assert_array_equal(got.added, [-1, -1, -1])
-    checkpoint.save_tree(tmp_path / "new", Grown(np.arange(2.0), np.arange(3.0)))
-    np.testing.assert_array_equal(checkpoint.load_tree(tmp_path / "new", template).added, [0, 1, 2])
-    for name, tree in (("wide", Grown(np.arange(2.0), np.arange(4.0))), ("other", Before(np.arange(5.0)))):
-        checkpoint.save_tree(tmp_path / name, tree)
-        with pytest.raises(UserError, match="another method, size or version"):
-            checkpoint.load_tree(tmp_path / name, template)

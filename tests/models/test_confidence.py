@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.models.confidence import BackwardSettings, Errors, choose, confidence
+from posterity.models.confidence import BackwardSettings, choose, confidence
 from posterity.models.network import Prediction
 
 ONE = jnp.ones(3)
@@ -58,23 +58,3 @@ def test_doubt_of_the_deviation_counts_by_alpha():
 def test_between_equals_the_task_model_is_trusted():
     same = prediction(np.ones((2, 3)), np.ones((2, 3)))
     assert not choose(same, same, ONE, BackwardSettings()).world.any()
-
-
-def test_what_a_model_is_known_to_be_wrong_by_counts_against_it():
-    """The world model is surer by 2 - 0.5 in every dimension, and wrong by 1.4 or 1.6 more in the first."""
-    task, world = (
-        prediction([[0.0] * 3, [2.0] * 3], np.ones((2, 3))),
-        prediction([[0.0] * 3, [1.0] * 3], np.ones((2, 3))),
-    )
-    for more, trusted in ((1.4, True), (1.6, False)):
-        known = Errors(jnp.full(3, 0.3), jnp.array([0.3 + more, 0.3, 0.3]))
-        got = choose(task, world, ONE, BackwardSettings(), known)
-        np.testing.assert_array_equal(got.world, [[trusted, True, True]])
-    state = Errors(jnp.full(3, 0.3), jnp.array([0.3, 0.3, 3.6]))  # the two dimensions of the state: 1.5 - 3.3 + 1.5 < 0
-    np.testing.assert_array_equal(choose(task, world, ONE, BackwardSettings(), state).world, [[True, False, False]])
-    each = choose(task, world, ONE, BackwardSettings(state="each"), state)
-    np.testing.assert_array_equal(each.world, [[True, True, False]])
-    far = Errors(jnp.zeros(3), jnp.array([1.6, 0.0, 0.0]))  # in units of the data's deviation
-    unit = jnp.array([2.0, 1.0, 1.0])
-    assert not bool(choose(task, world, unit, BackwardSettings(), far).world[0, 0])
-    assert bool(choose(task, world, unit, BackwardSettings(), Errors(far.task, far.world * 0.9)).world[0, 0])

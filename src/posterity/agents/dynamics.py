@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from posterity import kernels
 from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
-from posterity.models.confidence import BackwardSettings, Errors
+from posterity.models.confidence import BackwardSettings
 from posterity.models.network import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -91,7 +91,6 @@ class Imagination:
         units: Normaliser,
         scale: jax.Array,
         obs: jax.Array,
-        known: Errors | None = None,
     ) -> Returns:
         """Returns as the more confident of two posteriors imagines each step. `scale` [1 + O]: the data's deviation."""
         task_key, world_key = jax.random.split(key)
@@ -100,7 +99,7 @@ class Imagination:
         def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, pairs)
             own, general = (self._predict(networks, units, place, action) for networks in drawn)
-            chosen = confidence.choose(own, general, scale, self.choice, known)
+            chosen = confidence.choose(own, general, scale, self.choice)
             note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
             return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
 

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 from posterity import replay as memory
 from posterity.agents.dynamics import Model
 from posterity.errors import UserError
-from posterity.models import elbo, horizon, network, normaliser, posterior, uncertainty
+from posterity.models import elbo, horizon, normaliser, posterior, uncertainty
 from posterity.models.confidence import BackwardSettings
 from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
 from posterity.models.horizon import HorizonSettings, ValueLearning
@@ -29,7 +28,6 @@ from posterity.types import Spec, Transition
 
 Who = Literal["task", "world"]
 Group = tuple[Who, ...]  # posteriors that are fitted in one program
-CHECKED = 512  # transitions of a task that errors are measured on
 
 
 class VblrlSettings(Settings):
@@ -49,13 +47,6 @@ class VblrlSettings(Settings):
     normalise: bool = setting(True, "Learn in units in which inputs and targets have mean 0 and deviation 1.")
     precision: Literal["tf32", "f32"] = setting("tf32", "Matrix products on a GPU outside the fused planner.")
     normaliser_iterations: int = setting(5, "Iterations of the first task from which the units are estimated.", ge=1)
-
-
-class Wrong(NamedTuple):
-    """Squared errors on remembered transitions, in the units of the network."""
-
-    task: jax.Array  # [1 + O] of the task posterior, in its task
-    world: jax.Array  # [K, 1 + O] of the world posterior, in each
 
 
 class Lessons:
@@ -137,20 +128,6 @@ class Lessons:
         learner = self.settings.learner
         fading = jnp.minimum(learner.inherited_rows / jnp.maximum(rows, 1), 1.0)
         return jnp.where(number > 0, jnp.maximum(fading, learner.inherited_kl), 1.0)
-
-    def errors(self, task: Posterior, world: Posterior, units: Normaliser, replay: Replay, number: jax.Array) -> Wrong:
-        """How wrong both are about what is remembered: the task's about its task, the world's about every one."""
-
-        def of(q: Posterior, which: jax.Array) -> jax.Array:
-            filled = jnp.maximum(replay.filled[which], 1)
-            place = (jnp.arange(CHECKED) * filled) // CHECKED  # spread over the whole task
-            rows = memory.Rows(*(kept[which, place] for kept in replay[:4]))
-            batch = self.batch(units, rows)
-            told = network.forward(q.mean, batch.inputs, self.settings.network).mean
-            return ((told - batch.targets) ** 2).mean(axis=0)
-
-        every = jnp.arange(replay.filled.shape[0])
-        return Wrong(of(task, number), jax.vmap(partial(of, world))(every))
 
     def fresh_value(self, data: jax.Array) -> ValueLearning:
         """Nothing follows the horizon yet."""

@@ -36,10 +36,9 @@ from posterity import replay as memory
 from posterity.agents import checks
 from posterity.agents.base import STRATEGIES, Info, Score, Strategy
 from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
-from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who, Wrong
+from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
 from posterity.errors import UserError
 from posterity.models import elbo, normaliser
-from posterity.models.confidence import Errors
 from posterity.models.elbo import Learning
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -73,16 +72,12 @@ class VblrlState(NamedTuple):
 class Kept(NamedTuple):
     """What it takes to act later as at one moment of a run. Arrays carry a leading axis of L lanes."""
 
-    later = ("number", "wrong")  # runs that were made before these were kept can be evaluated all the same
-
     world: Posterior
     task: Posterior
     units: Normaliser
     scale: jax.Array
     value: Any  # of what follows the horizon
     random: jax.Array  # [L] nothing was learned yet: actions are random
-    number: jax.Array  # [L] of the task
-    wrong: Wrong  # how wrong both posteriors are about what is remembered; zero before the end of a task
 
 
 class Player(NamedTuple):
@@ -94,7 +89,6 @@ class Player(NamedTuple):
     random: jax.Array  # [L]
     plan: Plan
     chosen: Chosen  # [L] how often the world model's prediction went on in the last plan
-    known: Errors | None = None  # [L, 1 + O] what counts against both models beside their doubts
 
 
 class Vblrl:
@@ -119,7 +113,6 @@ class Vblrl:
         self._weigh = self._program(self._weigh_one)
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
-        self._errors = self._program(lessons.errors, in_axes=(0, 0, 0, 0, None))
         self._check = self._program(partial(lessons.check, self.imagination.draw))
         self._fresh_value = self._program(lessons.fresh_value)
         self._fit_value = self._program(lessons.fit_value, in_axes=(0, 0, 0, 0, None))
@@ -264,14 +257,9 @@ class Vblrl:
 
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
-        lanes, tasks = state.scale.shape[0], self.budget.tasks
-        random, number = jnp.full(lanes, self._random(state)), jnp.full(lanes, state.number)
+        random = jnp.full(state.scale.shape[0], self._random(state))
         value = state.value.value if self.settings.horizon.use else ()
-        world, task = state.world.posterior, state.task.posterior
-        wrong = Wrong(jnp.zeros_like(state.scale), jnp.zeros((lanes, tasks, state.scale.shape[1])))
-        if self.mode == "vblrl" and state.iteration == self.budget.iterations:
-            wrong = self._errors(task, world, state.units, state.replay, np.int32(state.number))
-        return Kept(world, task, state.units, state.scale, value, random, number, wrong)
+        return Kept(state.world.posterior, state.task.posterior, state.units, state.scale, value, random)
 
     def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Player:
         """Forward scores are those of one posterior; Back weighs the task's own and today's world posterior."""
@@ -292,14 +280,7 @@ class Vblrl:
             )
         none = jnp.zeros(lanes)
         plan = _lanes(self.fresh_plan, lanes)
-        known = None
-        if len(models) > 1 and strategy == "evidence":
-            if np.any(own.number < 0):
-                raise UserError(
-                    "This run did not keep what its models are wrong by; go back with --backward confidence"
-                )
-            known = Errors(own.wrong.task, latest.wrong.world[jnp.arange(lanes), own.number])
-        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none), known)
+        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none))
 
     def play(
         self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
@@ -309,8 +290,7 @@ class Vblrl:
         if len(player.models) == 1:
             action, plan = self._plan(met, player.models[0], player.units, player.plan)
         else:
-            seen = (player.units, player.scale, player.plan, player.known)
-            action, plan, chosen = self._weigh(met, *player.models, *seen)
+            action, plan, chosen = self._weigh(met, *player.models, player.units, player.scale, player.plan)
         action.copy_to_host_async()
         planned = np.asarray(action)
         if player.random.any():
@@ -379,11 +359,10 @@ class Vblrl:
         units: Normaliser,
         scale: jax.Array,
         plan: Plan,
-        known: Errors | None,
     ) -> tuple[jax.Array, Plan, Chosen]:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
         (draw_key, search_key), obs, first = self._unpacked(met)
-        returns = self.imagination.backward(draw_key, task, world, units, scale, obs, known)
+        returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
         found, last_key = self._search(search_key, returns, plan, first)
         _, notes = returns(last_key, found.mean[None])
         return found.mean[0], cem.shifted(found, self.fresh_plan), jax.tree.map(lambda share: share.mean(), notes)

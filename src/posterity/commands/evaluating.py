@@ -24,7 +24,7 @@ class EvaluateArgs:
     scores: tuple[str, ...] = SCORES
     """Which of zero-shot, start, train, back."""
     backward: str = "confidence"
-    """Whose predictions Back is planned with: confidence, task-only, world-only or evidence."""
+    """Whose predictions Back is planned with: confidence, task-only or world-only."""
     episodes: int = 3
     """Episodes of each task and score."""
     every: int = 0

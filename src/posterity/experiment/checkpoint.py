@@ -102,20 +102,8 @@ def save_tree(path: Path, tree: Any) -> None:
 
 
 def load_tree(path: Path, template: Any) -> Any:
-    """A tree in the shape of `template`. What its class calls `later` older files may lack; the template's stays."""
-    like = dict(leaves(template))
-    later = tuple(f"state.{name}" for name in getattr(template, "later", ()))
-    names = _names(path) if later else set(like)
-    known = {name: leaf for name, leaf in like.items() if name in names or not name.startswith(later)}
-    return _filled(template, "state", {**like, **read(path, known)}.__getitem__)
-
-
-def _names(path: Path) -> set[str]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return set(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"Cannot read the checkpoint {path}: {error}") from error
+    """A tree in the shape of `template`."""
+    return _filled(template, "state", read(path, dict(leaves(template))).__getitem__)
 
 
 def _slices(file: Any) -> list[tuple[str, Any]]:

@@ -6,12 +6,6 @@ The model with the higher confidence goes on: for the reward, and by itself for 
 how the dimensions of a state are brought together: here variances are in units of the data's deviation and added up
 (`together`), or every dimension is decided for itself (`each`). Released code: two tests joined by "or", on the
 log-variance, without alpha; then the world's next state always.
-
-Confidence says how much a model's particles agree, not how right they are: a world model that has seen much of all
-tasks is sure of their mean. Departure (`evidence`): each model's squared error on the task's own transitions, which are
-remembered, counts against it. It is that of the network of mean weights, on data both were fitted to.
-
-    c' = c - E_task[(prediction - target)^2] / scale^2
 """
 
 from __future__ import annotations
@@ -34,13 +28,6 @@ class BackwardSettings(Settings):
     )
 
 
-class Errors(NamedTuple):
-    """What both models are known to be wrong by on the task's transitions: squared, in the units of the network."""
-
-    task: jax.Array  # [1 + O]
-    world: jax.Array  # [1 + O]
-
-
 class Choice(NamedTuple):
     """Whose predictions go on."""
 
@@ -55,13 +42,9 @@ def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Ar
     return -mean.var(axis=0, ddof=1) - alpha * deviation.var(axis=0, ddof=1)
 
 
-def choose(
-    task: Prediction, world: Prediction, scale: jax.Array, settings: BackwardSettings, known: Errors | None = None
-) -> Choice:
+def choose(task: Prediction, world: Prediction, scale: jax.Array, settings: BackwardSettings) -> Choice:
     """For each row the more confident model's prediction; the task model's if they are equal."""
     own, general = confidence(task, scale, settings.alpha), confidence(world, scale, settings.alpha)
-    if known is not None:
-        own, general = own - known.task / scale**2, general - known.world / scale**2
     trusted = own < general
     if settings.state == "together":
         state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)

@@ -16,10 +16,16 @@ from posterity.report.metrics import Interval, Run, called, interval, mean_known
 from posterity.report.tables import EVERYTHING, View, spans
 from posterity.types import FloatArray
 
-FORWARD = ("zero-shot", "start", "train")
-STRATEGIES = ("confidence", "task-only", "world-only", "evidence")
-COLUMNS = (*FORWARD, *(f"back-{name}" for name in STRATEGIES))
-HEADS = ("zero-shot", "Start", "Train", "Back", "Back, task-only", "Back, world-only", "Back, evidence")
+FORWARD = {"zero-shot": "zero-shot", "start": "Start", "train": "Train"}
+
+
+def columns(runs: Sequence[Run]) -> dict[str, str]:
+    """Every score that one of the runs has, and its name for people: Back is there once for each way of going back."""
+    found = {path.stem for run in runs for path in (run.path / "evaluation").glob("*.jsonl")}
+    ways = sorted(name.removeprefix("back-") for name in found if name.startswith("back-"))
+    back = {f"back-{way}": "Back" if way == "confidence" else f"Back, {way}" for way in ways}
+    first = {name: head for name, head in back.items() if head == "Back"}
+    return {name: head for name, head in (FORWARD | first | back).items() if name in found}
 
 
 class Scores(NamedTuple):
@@ -33,7 +39,7 @@ class Scores(NamedTuple):
 
 
 def read_scores(run: Run, name: str) -> Scores | None:
-    """One of COLUMNS, for Back after the last task; None if it was not evaluated."""
+    """One of `columns`, for Back after the last task; None if it was not evaluated."""
     path = run.path / "evaluation" / f"{name}.jsonl"
     if not path.exists():
         return None
@@ -63,7 +69,7 @@ def _share(lines: Sequence[dict[str, Any]], name: str) -> float:
 
 def evaluated(runs: Sequence[Run]) -> list[Run]:
     """Those of the runs that have any score."""
-    return [run for run in runs if any(read_scores(run, name) is not None for name in COLUMNS)]
+    return [run for run in runs if columns([run])]
 
 
 def intervals(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
@@ -73,7 +79,7 @@ def intervals(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
 
 def _parts(run: Run, view: View) -> dict[str, Scores]:
     """The scores of the run's tasks in the view, if there are any."""
-    found = {name: read_scores(run, name) for name in COLUMNS}
+    found = {name: read_scores(run, name) for name in columns([run])}
     parts = {}
     for name, scores in found.items():
         if scores is not None and np.isfinite(view.cut(scores.returns)).any():
@@ -108,7 +114,7 @@ def table(runs: Sequence[Run], view: View = EVERYTHING) -> Table | None:
     rows = [(run, found) for run in runs if (found := intervals(run, view))]
     if not rows:
         return None
-    shown = [name for name in COLUMNS if any(name in scores for _, scores in rows)]
+    shown = {name: head for name, head in columns(runs).items() if any(name in scores for _, scores in rows)}
     over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
     which, tasks = spans(view, [_last(run, view) for run, _ in rows])
     made = Table(title=f"Evaluated apart from training{which}", caption=f"± 95 % interval over {over}")
@@ -117,8 +123,8 @@ def table(runs: Sequence[Run], view: View = EVERYTHING) -> Table | None:
         made.caption = f"{made.caption}; evaluated before the run went on: {', '.join(late)}"
     for name in ("run", *(["tasks"] if tasks else [])):
         made.add_column(name)
-    for name in shown:
-        made.add_column(HEADS[COLUMNS.index(name)], justify="right")
+    for head in shown.values():
+        made.add_column(head, justify="right", overflow="fold")
     labels = called([(run.family, run.method, run.path) for run, _ in rows])
     for number, (label, (run, scores)) in enumerate(zip(labels, rows, strict=True)):
         made.add_row(label, *tasks[number : number + 1], *(str(scores.get(name, "-")) for name in shown))
