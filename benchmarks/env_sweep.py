@@ -7,7 +7,8 @@ environment's after 1 and after 50 steps, from the same states with the same act
 step of all lanes takes in microseconds, the median of repeats that take turns with the other ways'. A step gives what
 `collect` needs; resets are not timed. With `--pause` the loop sleeps before every step, as it does while a GPU plans.
 
-    one after the other     `advance` lane by lane, as `collect` does it
+    one after the other     `advance` lane by lane, as `collect` does it where there are few lanes or cores
+    physics ahead           the same after one call for the physics of all lanes (`Bodies`), as `collect` does elsewhere
     threads                 the same in a ThreadPoolExecutor with a worker for every lane
     rollout                 one call for all lanes, with at most as many threads as there are cores; no warm starts
     rollout kept warm       with a thread for every lane, and warm starts taken from the threads' data
@@ -36,8 +37,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from posterity.experiment.lanes import Stepped, advance
+from posterity.experiment.lanes import Stepped, advance, advance_all
 from posterity.families import family_type
+from posterity.families.mujoco import Bodies
 from posterity.types import FloatArray, Key
 
 mujoco: Any = importlib.import_module("mujoco")  # it has no types
@@ -51,7 +53,7 @@ FAMILIES = ("hopper-gravity", "cheetah-gravity")
 
 
 class InTurn:
-    """One after the other: what `collect` does. The other ways inherit environments and resets."""
+    """One after the other: what `collect` does with few lanes. The other ways inherit environments and resets."""
 
     name = "one after the other"
     threads = 0
@@ -86,6 +88,24 @@ class Cold(InTurn):
         for bare in self.bare:
             bare.data.qacc_warmstart[:] = 0.0
         return super().step(actions)
+
+
+class Ahead(InTurn):
+    """Ordinary environments whose physics is done when they step, with a thread for every lane."""
+
+    name = "physics ahead"
+
+    def __init__(self, family: str, lanes: int) -> None:
+        super().__init__(family, lanes)
+        self.threads, self.bodies = lanes, Bodies(self.envs, lanes)
+
+    def step(self, actions: list[Any]) -> list[Stepped]:
+        """One step of every lane."""
+        return advance_all(self.envs, range(self.lanes), actions, self.bodies)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self.bodies.pool.close()
 
 
 class Threads(InTurn):
@@ -269,7 +289,7 @@ class RolledWarm(Rolled):
         self.redone += len(lost)
 
 
-WAYS: tuple[type[InTurn], ...] = (InTurn, Threads, Rolled, RolledWarm, Batched, BatchedThreads)
+WAYS: tuple[type[InTurn], ...] = (InTurn, Ahead, Threads, Rolled, RolledWarm, Batched, BatchedThreads)
 
 
 # What is measured ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-from posterity.experiment.bench import bench_planner, bench_run
+import pytest
+
+from posterity.experiment.bench import bench_env, bench_planner, bench_run
 from posterity.experiment.config import resolve
 
 AGENT = {
@@ -25,3 +27,13 @@ def test_a_plan_is_timed_with_and_without_what_the_host_does():
     assert plain["ms"] > 0
     assert "program_ms" not in backward, "going back is timed as a whole"
     assert product["path"] == "matrix product"
+
+
+def test_a_step_of_all_lanes_is_timed_in_every_way_there_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("posterity.families.mujoco._cores", lambda: 5)
+    for family, lanes, ways in (("item-search", 2, 1), ("hopper-gravity", 1, 1), ("hopper-gravity", 4, 2)):
+        [facts] = bench_env(resolve(family, None, "quick", {"tasks": 1, "iterations": 2, "seeds": lanes}))
+        assert facts["lanes"] == lanes
+        times = [value for name, value in facts.items() if name.startswith("us_")]
+        assert len(times) == ways
+        assert min(*times, facts["steps_per_second"]) > 0

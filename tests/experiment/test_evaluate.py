@@ -16,6 +16,7 @@ from posterity.experiment.evaluate import Plan, evaluate
 from posterity.experiment.progress import Quiet
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import lifelong
+from posterity.families.mujoco import Bodies, HopperGravity
 from posterity.families.pendulum import PendulumGravity, PendulumSettings
 from posterity.report import scores
 from posterity.report.metrics import read_run
@@ -167,6 +168,37 @@ def caption(path: Path) -> str:
     table = scores.table([read_run(path)])
     assert table is not None
     return str(table.caption)
+
+
+class Mover(Witness):
+    """Acts at random, and keeps the same."""
+
+    def act(self, keys: list[Key], state: Any, obs: list[Any], first: list[bool]) -> Any:
+        return state, [key.generator().uniform(-1, 1, 3) for key in keys]
+
+    def play(self, keys: list[Key], player: Any, obs: list[Any], first: list[bool]) -> Any:
+        return self.act(keys, player, obs, first)
+
+
+def test_a_run_and_its_scores_are_the_same_with_physics_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Five lanes of a run; in the evaluation twenty, then fewer, in groups no larger than there are threads."""
+    groups: list[int] = []
+    hand = Bodies._hand
+    monkeypatch.setattr(Bodies, "_hand", lambda self, envs, *rest: (groups.append(len(envs)), hand(self, envs, *rest)))
+    for module in ("run", "evaluate"):
+        monkeypatch.setattr(f"posterity.experiment.{module}.build", lambda config: (HopperGravity(), Mover()))
+    records, lines = [], []
+    for cores in (1, 6):
+        monkeypatch.setattr("posterity.families.mujoco._cores", lambda cores=cores: cores)
+        run = tmp_path / f"{cores}"
+        posterity.run("hopper-gravity", out=run, tasks=2, iterations=1, steps=30, seeds=5)
+        records.append(
+            [{**line, "wall": 0} for line in map(json.loads, (run / "records.jsonl").read_text().splitlines())]
+        )
+        lines.append(evaluate(run, Plan(scores=("train",), episodes=2), quiet))
+        assert max(groups, default=0) == cores - 1
+    assert records[0] == records[1]
+    assert lines[0] == lines[1]
 
 
 def test_scores_of_a_run_that_went_on_are_marked(tmp_path: Path):

@@ -9,6 +9,9 @@ from gymnasium import spaces
 
 from posterity.errors import UserError
 from posterity.experiment.lanes import EachLane, collect
+from posterity.families.base import Family
+from posterity.families.mujoco import Bodies, HopperGravity
+from posterity.families.pendulum import PendulumGravity
 from posterity.types import Key
 
 
@@ -153,3 +156,48 @@ def test_an_environment_that_fails_is_named_in_one_line(following: Any, said: st
     learners = EachLane(Scribe())
     with pytest.raises(UserError, match=f"The environment Broken {said}"):
         collect(learners, [Key.of(0)], learners.init([Key.of(0)]), [Broken(following)], 5)
+
+
+class Dice(Scribe):
+    """Acts at random, in as many dimensions as it is told."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def act(self, key: Key, state: list[Any], obs: Any, first: bool) -> tuple[list[Any], Any]:
+        return state, key.generator().uniform(-1, 1, self.size).astype(np.float32)
+
+    def observe(self, key: Key, state: list[Any], row: Any) -> list[Any]:
+        return state
+
+
+def collected(family: Family, size: int, lanes: int = 4) -> tuple[Any, Any]:
+    """What lanes of Dice meet in tasks of their own, and what went ahead of them."""
+    keys, learners = [Key.of(lane) for lane in range(lanes)], EachLane(Dice(size))
+    envs = [family.make(task) for task in family.tasks(Key.of(0), lanes)]
+    with family.ahead(envs) as ahead:
+        return collect(learners, keys, learners.init(keys), envs, 60, ahead)[1], ahead
+
+
+def test_rows_are_the_same_with_physics_ahead(monkeypatch: pytest.MonkeyPatch):
+    found = []
+    for cores in (1, 5, 9):
+        monkeypatch.setattr("posterity.families.mujoco._cores", lambda cores=cores: cores)
+        found.append(collected(HopperGravity(), 3))
+    assert [type(ahead) for _, ahead in found] == [type(None), Bodies, Bodies]
+    assert min(lane.finished for lane in found[0][0]) > 0
+    for rows, _ in found[1:]:
+        np.testing.assert_equal(rows, found[0][0])
+
+
+def test_a_family_need_not_do_anything_ahead():
+    rows, ahead = collected(PendulumGravity(), 1)
+    assert ahead is None
+    assert len(rows) == 4
+
+
+@pytest.mark.parametrize("cores", [1, 9])
+def test_an_action_that_fits_no_body_is_one_line_with_physics_ahead_too(cores: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("posterity.families.mujoco._cores", lambda: cores)
+    with pytest.raises(UserError, match="The environment TaskEnv failed in step: ValueError"):
+        collected(HopperGravity(), 5)

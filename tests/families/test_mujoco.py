@@ -3,14 +3,16 @@
 import builtins
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
 from posterity.errors import UserError
 from posterity.families import family_type
-from posterity.families.mujoco import BODIES, HopperGravity, MujocoSettings, build_model, factors
+from posterity.families.mujoco import BODIES, Bodies, HopperGravity, MujocoSettings, build_model, factors
 from posterity.types import Key
 
 mujoco: Any = importlib.import_module("mujoco")  # its names are made at run time, so the type checker sees none
@@ -136,6 +138,125 @@ def test_observations_are_the_papers_or_gymnasiums():
     obs, _ = env.reset(seed=0)
     pitch = env.unwrapped.data.qpos[2]
     np.testing.assert_allclose(obs[1:3], [np.sin(pitch), np.cos(pitch)])
+
+
+# Physics ahead ------------------------------------------------------------------------------------------------------
+
+
+def lanes_of(name: str, observation: str, count: int) -> list[Any]:
+    """A task of its own in every lane, cut off soon, so that there are resets."""
+    family = family_type(name)(MujocoSettings.model_validate({"observation": observation, "steps": 23}))
+    envs = [family.make(task) for task in family.tasks(Key.of(0), count)]
+    for lane, env in enumerate(envs):
+        env.reset(seed=lane)
+    return envs
+
+
+STATE = ("time", "qpos", "qvel", "ctrl", "qacc_warmstart")
+
+
+@pytest.mark.parametrize(
+    ("name", "observation", "lanes", "threads"),
+    [
+        ("cheetah-gravity", "paper", 3, 3),
+        ("cheetah-bodyparts", "gym", 5, 2),
+        ("hopper-gravity", "gym", 1, 1),
+        ("hopper-bodyparts", "paper", 3, 1),
+        ("walker-gravity", "paper", 5, 5),
+        ("walker-bodyparts", "gym", 3, 2),
+    ],
+)
+def test_physics_ahead_is_to_the_bit_what_environments_do(
+    name: str, observation: str, lanes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Whatever the tasks, with resets, with lanes that leave steps out, with actions out of bounds and the same."""
+    plain, handed = lanes_of(name, observation, lanes), lanes_of(name, observation, lanes)
+    alone: list[Any] = []  # whose physics Gymnasium did
+    simulate = MujocoEnv._step_mujoco_simulation
+    monkeypatch.setattr(
+        MujocoEnv, "_step_mujoco_simulation", lambda env, *rest: (alone.append(env), simulate(env, *rest))
+    )
+    generator = np.random.default_rng(0)
+    with Bodies(handed, threads) as bodies:
+        for step in range(150):
+            shape = (lanes, *plain[0].action_space.shape)
+            actions = generator.uniform(-1.3, 1.3, shape).astype(np.float32 if step % 2 else np.float64)
+            actions = actions if step % 4 else np.tile(actions[:1], (lanes, 1))
+            now = range(lanes) if step % 3 else [*range(lanes)][-2:]
+            bodies(now, [*actions])
+            done = [lane for lane in range(lanes) if handed[lane].unwrapped.handed is not None]
+            assert set(done) <= set(now)
+            assert len(done) == len(now) if threads == 1 else done, "a worker alone loses no lane, and several not all"
+            for lane in now:
+                one, other = plain[lane].step(actions[lane]), handed[lane].step(actions[lane])
+                assert (alone[-1] is handed[lane].unwrapped) == (lane not in done), "what is handed is used"
+                np.testing.assert_equal(other, one)
+                if one[2] or one[3]:
+                    np.testing.assert_equal(handed[lane].reset(seed=step), plain[lane].reset(seed=step))
+            for one, other in zip(plain, handed, strict=True):
+                for each in STATE:
+                    got, expected = (getattr(env.unwrapped.data, each) for env in (other, one))
+                    np.testing.assert_array_equal(got, expected, each)
+
+
+def test_what_was_handed_is_for_one_action_and_one_state():
+    plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
+    actions = [np.full(3, 0.5), np.full(3, -0.5)]
+    with Bodies(handed, 1) as bodies:
+        bodies([0, 1], actions)
+        np.testing.assert_equal(handed[0].step(actions[1]), plain[0].step(actions[1]))  # another action
+        np.testing.assert_equal(handed[0].step(actions[0]), plain[0].step(actions[0]))  # not the next step either
+        np.testing.assert_equal(handed[1].reset(seed=7), plain[1].reset(seed=7))
+        np.testing.assert_equal(handed[1].step(actions[1]), plain[1].step(actions[1]))  # another state
+        bodies([0, 1], [actions[0]] * 2)
+        bodies([0], actions)  # what was handed before is forgotten
+        assert handed[1].unwrapped.handed is None
+
+
+def test_lanes_in_one_state_may_share_a_worker():
+    """As those do that fill up an evaluation."""
+    family = HopperGravity()
+    envs = [family.make(family.tasks(Key.of(0), 1)[0]) for _ in range(3)]
+    for env in envs:
+        env.reset(seed=0)
+    with Bodies(envs, 3) as bodies:
+        for _ in range(10):
+            bodies(range(3), [np.full(3, 0.1)] * 3)
+            first, *others = [env.step(np.full(3, 0.1)) for env in envs]
+            for other in others:
+                np.testing.assert_equal(other, first)
+
+
+def test_frames_that_mujoco_left_out_after_a_warning_are_done_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings there
+    plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
+    for envs in (plain, handed):
+        envs[0].unwrapped.data.qvel[:] = 1e11
+    actions = [np.full(3, 0.5)] * 2
+    with Bodies(handed, 1) as bodies:
+        bodies([0, 1], actions)
+        assert [env.unwrapped.handed is not None for env in handed] == [False, True]
+        for one, other in zip(plain, handed, strict=True):
+            np.testing.assert_equal(other.step(actions[0]), one.step(actions[0]))
+    assert (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(
+    ("lanes", "cores", "threads"), [(1, 64, 0), (3, 64, 0), (4, 4, 0), (4, 5, 4), (5, 64, 5), (6, 5, 4)]
+)
+def test_physics_is_done_ahead_where_there_are_lanes_and_cores_for_it(
+    lanes: int, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("posterity.families.mujoco._cores", lambda: cores)
+    with HopperGravity().ahead(lanes_of("hopper-gravity", "paper", lanes)) as ahead:
+        assert isinstance(ahead, Bodies) == (threads > 0)
+        if isinstance(ahead, Bodies):
+            assert len(ahead.workers) == threads
+    if ahead is not None:
+        with pytest.raises(RuntimeError, match="shutdown"):
+            ahead([0], [np.zeros(3)])
 
 
 def test_without_mujoco_the_family_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -33,7 +33,7 @@ class BenchArgs:
 SUBJECTS = {
     "planner": "milliseconds an action: plain, fused and backward, and TFLOP/s beside those of one large product",
     "fit": "microseconds a gradient step",
-    "env": "environment steps a second",
+    "env": "environment steps a second, and microseconds for a step of all lanes",
     "run": "seconds an iteration of the whole loop, and what a whole run would take",
 }
 

@@ -19,10 +19,11 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import Learners
+from posterity.experiment.lanes import Learners, advance_all
 from posterity.experiment.progress import Quiet
 from posterity.experiment.record import RunFolder
 from posterity.experiment.run import build, lifelong, together
+from posterity.families.base import Family
 from posterity.types import Key, Spec, Transition
 
 REPEATS = 20
@@ -230,9 +231,10 @@ class Clock:
 
 
 def bench_env(config: RunConfig) -> list[dict[str, Any]]:
-    """Environment steps a second of one environment, under random actions."""
+    """Environment steps a second of one environment, and what a step of all lanes takes, under random actions."""
     family, _ = build(config)
-    env = family.make(family.tasks(Key.of(config.seed).fold("stream"), 1)[0])
+    task = family.tasks(Key.of(config.seed).fold("stream"), 1)[0]
+    env = family.make(task)
     env.action_space.seed(0)
     env.reset(seed=0)
     actions = [env.action_space.sample() for _ in range(2000)]
@@ -241,7 +243,28 @@ def bench_env(config: RunConfig) -> list[dict[str, Any]]:
         _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             env.reset()
-    return [{"steps_per_second": len(actions) / (time.perf_counter() - began)}]
+    single = {"steps_per_second": len(actions) / (time.perf_counter() - began)}
+    return [{**single, "lanes": config.seeds, **_lanes([family.make(task) for _ in range(config.seeds)], family)}]
+
+
+def _lanes(envs: Sequence[Any], family: Family) -> dict[str, float]:
+    """Microseconds for one step of all lanes, without resets; the ways take turns."""
+    lanes = range(len(envs))
+    for lane in lanes:
+        envs[lane].action_space.seed(lane)
+        envs[lane].reset(seed=lane)
+    with family.ahead(envs) as ahead:
+        ways = {"us_one_after_the_other": None, **({} if ahead is None else {"us_partly_together": ahead})}
+        took: dict[str, list[float]] = {name: [] for name in ways}
+        for name in [*ways] * 500:
+            actions = [env.action_space.sample() for env in envs]
+            began = time.perf_counter()
+            stepped = advance_all(envs, lanes, actions, ways[name])
+            took[name].append(time.perf_counter() - began)
+            for lane in lanes:
+                if stepped[lane].terminated or stepped[lane].truncated:
+                    envs[lane].reset()
+    return {name: 1e6 * float(np.median(each)) for name, each in took.items()}
 
 
 def _deep(config: RunConfig) -> tuple[Any, Any]:

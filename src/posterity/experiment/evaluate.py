@@ -23,7 +23,7 @@ from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import EachLane, Learners, Successes, advance, reset
+from posterity.experiment.lanes import EachLane, Learners, Successes, advance_all, reset
 from posterity.experiment.record import Moment, RunFolder, read_config
 from posterity.experiment.run import build, together
 from posterity.families.base import Family
@@ -181,18 +181,19 @@ class Arena:
         successes = [Successes() for _ in envs]
         chosen = Chosen(len(envs))
         number = 0
-        while any(going):
-            player, actions = self.learners.play([key.fold("step", number) for key in keys], player, obs, first)
-            chosen.add(player, going)
-            for lane in np.flatnonzero(going):
-                stepped = advance(envs[lane], actions[lane])
-                obs[lane] = stepped.next_obs
-                total[lane] += stepped.reward
-                steps[lane] += 1
-                successes[lane].add(stepped.success)
-                going[lane] = not (stepped.terminated or stepped.truncated)
-            first = [False] * len(envs)
-            number += 1
+        with self.family.ahead(envs) as ahead:
+            while any(going):
+                player, actions = self.learners.play([key.fold("step", number) for key in keys], player, obs, first)
+                chosen.add(player, going)
+                lanes = [lane for lane, on in enumerate(going) if on]
+                for lane, stepped in zip(lanes, advance_all(envs, lanes, actions, ahead), strict=True):
+                    obs[lane] = stepped.next_obs
+                    total[lane] += stepped.reward
+                    steps[lane] += 1
+                    successes[lane].add(stepped.success)
+                    going[lane] = not (stepped.terminated or stepped.truncated)
+                first = [False] * len(envs)
+                number += 1
         for env in envs:
             env.close()
         solved = [None if lane.share() is None else lane.running for lane in successes]

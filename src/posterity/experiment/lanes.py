@@ -15,6 +15,7 @@ import numpy as np
 
 from posterity.agents.base import Agent, Info, Score, Strategy
 from posterity.errors import UserError
+from posterity.families.base import Ahead
 from posterity.types import Key, Transition
 
 
@@ -118,11 +119,17 @@ class Collected(NamedTuple):
 
 
 def collect(
-    learners: Learners, keys: list[Key], state: Any, envs: Sequence[gymnasium.Env[Any, Any]], steps: int
+    learners: Learners,
+    keys: list[Key],
+    state: Any,
+    envs: Sequence[gymnasium.Env[Any, Any]],
+    steps: int,
+    ahead: Ahead | None = None,
 ) -> tuple[Any, list[Collected]]:
     """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another.
 
-    Lanes step one after the other: threads were twice as slow, though MuJoCo lets go of Python's lock (docs/speed.md).
+    Environments step one after the other, and what of it can be done together is done `ahead`: Python threads around
+    whole steps were slower than none (docs/speed.md).
     """
     lanes = range(len(envs))
     episode, running, first = [0] * len(envs), [0.0] * len(envs), [True] * len(envs)
@@ -132,7 +139,7 @@ def collect(
     successes: list[Successes] = [Successes() for _ in lanes]
     for step in range(steps):
         state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
-        following = [advance(env, action) for env, action in zip(envs, actions, strict=True)]
+        following = advance_all(envs, lanes, actions, ahead)
         rows = [Transition(obs[lane], actions[lane], *following[lane][:3]) for lane in lanes]
         state = learners.observe([key.fold("step", step, "observe") for key in keys], state, rows)
         for lane in lanes:
@@ -208,6 +215,16 @@ def advance(env: gymnasium.Env[Any, Any], action: Any) -> Stepped:
     if not (np.isfinite(reward) and np.all(np.isfinite(following))):
         raise UserError(f"The environment {_name(env)} gave reward {reward} and observation {following}")
     return Stepped(reward, following, terminated, truncated, success)
+
+
+def advance_all(
+    envs: Sequence[gymnasium.Env[Any, Any]], lanes: Sequence[int], actions: Sequence[Any], ahead: Ahead | None
+) -> list[Stepped]:
+    """One step of each of `lanes`."""
+    if ahead is not None:
+        with _asked(envs[lanes[0]], "step"):
+            ahead(lanes, actions)
+    return [advance(envs[lane], actions[lane]) for lane in lanes]
 
 
 @contextmanager

@@ -98,24 +98,25 @@ def lifelong(
             for lane, (seed, each) in enumerate(zip(seeds, tasks, strict=True)):
                 facts = {"name": each.name, "factors": each.factors, **probe.begin(each, state, lane)}
                 folder.write("task", seed=seed, task=task, **facts)
-        for iteration in range(position.iteration, config.iterations):
-            now = [key.fold("task", task, "iteration", iteration) for key in keys]
-            state, met = collect(learners, now, state, envs, config.steps)
-            state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
-            keep(task, moments.get(iteration + 1))
-            position = position.after(config.iterations, wall=time.monotonic() - began)
-            for lane, seed in enumerate(seeds):
-                place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
-                facts = {"return": np.mean(met[lane].returns), "episodes": met[lane].finished, **_solved(met[lane])}
-                facts |= {**infos[lane], **probe.after(tasks[lane], state, lane)}
-                folder.write("iteration", **place, **facts, wall=round(position.wall, 3))
-            progress.advance(task, iteration, float(np.mean([np.mean(lane.returns) for lane in met])))
-            reason = should_stop()
-            if reason or time.monotonic() - saved >= config.save_every:
-                folder.save(state, position)
-                saved = time.monotonic()
-            if reason and position.task < config.tasks:
-                return Outcome(folder.path, False, reason)
+        with family.ahead(envs) as ahead:
+            for iteration in range(position.iteration, config.iterations):
+                now = [key.fold("task", task, "iteration", iteration) for key in keys]
+                state, met = collect(learners, now, state, envs, config.steps, ahead)
+                state, infos = learners.learn([key.fold("learn") for key in now], state, [lane.rows for lane in met])
+                keep(task, moments.get(iteration + 1))
+                position = position.after(config.iterations, wall=time.monotonic() - began)
+                for lane, seed in enumerate(seeds):
+                    place = {"seed": seed, "task": task, "iteration": iteration, "steps": config.steps}
+                    facts = {"return": np.mean(met[lane].returns), "episodes": met[lane].finished, **_solved(met[lane])}
+                    facts |= {**infos[lane], **probe.after(tasks[lane], state, lane)}
+                    folder.write("iteration", **place, **facts, wall=round(position.wall, 3))
+                progress.advance(task, iteration, float(np.mean([np.mean(lane.returns) for lane in met])))
+                reason = should_stop()
+                if reason or time.monotonic() - saved >= config.save_every:
+                    folder.save(state, position)
+                    saved = time.monotonic()
+                if reason and position.task < config.tasks:
+                    return Outcome(folder.path, False, reason)
         for env in envs:
             env.close()
     folder.save(state, position._replace(finished=True))

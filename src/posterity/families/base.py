@@ -7,7 +7,8 @@ the environment of one (`make`). The hidden parameter is in `Task.factors`, whic
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -16,6 +17,8 @@ from gymnasium import spaces
 
 from posterity.settings import Settings
 from posterity.types import FiniteSpec, FloatArray, IntArray, Key, Task
+
+Ahead = Callable[[Sequence[int], Sequence[Any]], None]  # the lanes that are to step, and the actions of all lanes
 
 
 class NoSettings(Settings):
@@ -41,6 +44,13 @@ class Family(ABC):
     @abstractmethod
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """The environment of `task`. `reset(seed=...)` decides everything that is random in the episode."""
+
+    def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
+        """What does part of the next step of several `envs` together, before they step; None: nothing to gain.
+
+        No number may depend on whether it is used.
+        """
+        return nullcontext()
 
     def draw(self, task: Task) -> str:
         """A picture of `task` in characters, for people."""

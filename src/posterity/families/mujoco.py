@@ -10,6 +10,9 @@ patched afterwards. docs/families/mujoco.md lists every choice.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -19,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Family
+from posterity.families.base import Ahead, Family
 from posterity.settings import Settings, setting
 from posterity.types import FloatArray, Key, Spec, Task
 
@@ -76,6 +79,9 @@ BODIES = {
 }
 
 
+FEWEST = 4  # threads that physics ahead of the environments' own steps is worth it with
+
+
 class MujocoSettings(Settings):
     """What can vary between uses of one family."""
 
@@ -120,6 +126,11 @@ class MujocoFamily(Family):
         env = _environment(self.body)(model, self.settings.observation)
         return TimeLimit(env, self.spec.steps)
 
+    def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
+        """Physics in threads, each with a core to itself; with fewer than four of either there is little to gain."""
+        threads = min(len(envs), _cores() - 1)  # one is left to the loop
+        return Bodies(envs, threads) if threads >= FEWEST else super().ahead(envs)
+
 
 def factors(body: str, hidden: str, count: int) -> list[Any]:
     """The published factors: legacy NumPy streams of the published seeds, one number or four floored ones a task."""
@@ -162,6 +173,8 @@ def _environment(body: str) -> Any:
     base = getattr(importlib.import_module(f"gymnasium.envs.mujoco.{BODIES[body].module}"), BODIES[body].environment)
 
     class TaskEnv(base):
+        handed: tuple[FloatArray, FloatArray] | None = None  # by `Bodies`: control of the next step, and state after it
+
         def __init__(self, model: Any, observation: str) -> None:
             self._task_model, self._paper = model, observation == "paper"
             super().__init__(xml_file=BODIES[body].xml)
@@ -174,6 +187,17 @@ def _environment(body: str) -> Any:
         def step(self, action: FloatArray) -> Any:
             return super().step(np.clip(action, self.action_space.low, self.action_space.high))
 
+        def set_state(self, qpos: FloatArray, qvel: FloatArray) -> None:
+            self.handed = None  # every reset comes by here
+            super().set_state(qpos, qvel)
+
+        def _step_mujoco_simulation(self, ctrl: FloatArray, n_frames: int) -> None:
+            handed, self.handed = self.handed, None
+            if handed is not None and (ctrl == handed[0]).all():
+                mujoco.mj_setState(self.model, self.data, handed[1], mujoco.mjtState.mjSTATE_INTEGRATION.value)
+            else:
+                super()._step_mujoco_simulation(ctrl, n_frames)
+
         def _get_obs(self) -> FloatArray:
             if not self._paper:
                 return super()._get_obs()
@@ -183,6 +207,80 @@ def _environment(body: str) -> Any:
             return np.concatenate([place[1:], np.clip(speed, -10.0, 10.0) / 5.0])
 
     return TaskEnv
+
+
+class Bodies:
+    """The physics of several lanes together, in MuJoCo's own threads, before their environments step.
+
+    An environment is handed the state it would come to, to the bit: time, positions, velocities and where the solver's
+    next search begins. MuJoCo returns all but the last, which is in the data of the worker that did the lane; it does
+    not tell which that was, and it may have gone on to another. A lane whose end no worker has does its frames itself.
+    """
+
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], threads: int) -> None:
+        from mujoco import rollout
+
+        self.mujoco = mujoco = _mujoco()
+        self.envs: list[Any] = [env.unwrapped for env in envs]
+        self.model, self.frames = self.envs[0].model, self.envs[0].frame_skip  # all have the same sizes
+        self.workers = [mujoco.MjData(self.model) for _ in range(threads)]
+        self.pool = rollout.Rollout(nthread=threads)
+        kind = mujoco.mjtState
+        self.whole = kind.mjSTATE_INTEGRATION.value  # physics, then warm starts, then more
+        sizes = [
+            mujoco.mj_stateSize(self.model, part.value) for part in (kind.mjSTATE_FULLPHYSICS, kind.mjSTATE_WARMSTART)
+        ]
+        self.physics, self.warm = slice(sizes[0]), slice(sizes[0], sum(sizes))
+
+    def __enter__(self) -> Bodies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.close()
+
+    def __call__(self, lanes: Sequence[int], actions: Sequence[Any]) -> None:
+        """Hands to the environments of `lanes`: in groups, so that in each there are as many workers as lanes."""
+        for env in self.envs:
+            env.handed = None
+        groups = -(-len(lanes) // len(self.workers))
+        for first in range(groups):
+            group = lanes[first::groups]
+            self._hand([self.envs[lane] for lane in group], [actions[lane] for lane in group])
+
+    def _hand(self, envs: list[Any], actions: list[Any]) -> None:
+        """One group."""
+        space = envs[0].action_space
+        begin = self._states([env.data for env in envs])
+        control = np.empty((len(envs), self.frames, self.model.nu))
+        control[:] = np.clip(actions, space.low, space.high)[:, None]
+        end = np.empty((len(envs), self.frames, self.physics.stop))
+        self.pool.rollout(
+            [env.model for env in envs],
+            self.workers,
+            np.ascontiguousarray(begin[:, self.physics]),
+            control,
+            skip_checks=True,  # all shapes are final
+            nstep=self.frames,
+            initial_warmstart=np.ascontiguousarray(begin[:, self.warm]),
+            state=end,
+        )
+        done = {state[self.physics].tobytes(): state for state in self._states(self.workers)}
+        for env, held, after in zip(envs, control, end, strict=True):
+            whole = done.get(after[-1].tobytes())
+            if whole is not None and after[-1, 0] > after[-2, 0]:  # else MuJoCo left out frames, after a warning
+                env.handed = held[0], whole
+
+    def _states(self, datas: list[Any]) -> FloatArray:
+        """A row for each."""
+        rows = np.empty((len(datas), self.mujoco.mj_stateSize(self.model, self.whole)))
+        for row, data in zip(rows, datas, strict=True):
+            self.mujoco.mj_getState(self.model, data, row, self.whole)
+        return rows
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _mujoco() -> Any:
