@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,6 +185,42 @@ def test_lists_are_readable_by_people_and_machines(here: Path, capfd):
         assert len(capfd.readouterr().out.splitlines()) > 4
         assert main([command, "--json"]) == 0
         assert len(json.loads(capfd.readouterr().out)) >= 2
+
+
+def setting_of(config: Any, flag: str) -> Any:
+    """What a configuration has under a flag."""
+    *inside, name = flag.removeprefix("--").replace("-", "_").split(".")
+    for part in inside:
+        config = getattr(config if hasattr(config, part) else config.agent, part)
+    name = name.removeprefix("no_")
+    return getattr(config if hasattr(config, name) else config.agent, name)
+
+
+@pytest.mark.parametrize("family", ["item-search", "pendulum-gravity", "box-jump", "cheetah-gravity", "hopper-gravity"])
+def test_what_a_preset_is_said_to_set_are_flags_that_set_it(family: str, here: Path, capfd, monkeypatch):
+    """Typed after the name of another preset they give the same settings."""
+    asked: list[Any] = []
+    monkeypatch.setattr("posterity.commands.running.start", lambda config, *_: asked.append(config))
+    monkeypatch.setattr("posterity.commands.running.tell", lambda *_: 0)
+    assert main(["presets", family]) == 0
+    parts = capfd.readouterr().out.strip().split("\n\n")
+    for part in parts:
+        head, *flags = part.splitlines()
+        preset, method = head.split(":")[0].split(", ")
+        budget = [f"--{name}={number}" for number, name in re.findall(r"(\d+) (\w+)", head.split(":")[1])]
+        command = ["run", family, "--method", method, "--preset"]
+        assert main([*command, preset]) == 0
+        words = [word for flag in flags for word in flag.split()]
+        assert main([*command, "paper" if preset == "quick" else "quick", *budget, *words]) == 0
+        meant, typed = asked[-2:]
+        for flag in [flag.split()[0] for flag in flags] + [each.split("=")[0] for each in budget]:
+            assert setting_of(typed, flag) == setting_of(meant, flag), flag
+    assert len(parts) >= 3
+
+
+def test_presets_of_a_family_that_is_not_there_are_refused(here: Path, capfd):
+    assert main(["presets", "hoper-gravity"]) == 2
+    assert "hopper-gravity" in capfd.readouterr().err
 
 
 def test_a_house_can_be_looked_at(here: Path, capfd):

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
 from posterity.agents import METHODS
 from posterity.commands.arguments import Terminal, parse, terminal
-from posterity.errors import UserError
+from posterity.errors import UserError, unknown
 from posterity.experiment.config import default_method, preset_table
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family
 from posterity.types import FiniteSpec, Key
 
 BUDGET = ("tasks", "iterations", "steps")
+AMOUNT = " x ".join(BUDGET)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class FamiliesArgs:
 class ListArgs:
     """Lists what there is."""
 
+    json: bool = False
+    """Machine-readable."""
+
+
+@dataclass(frozen=True)
+class PresetsArgs:
+    """The presets of all families, or all that those of one family say."""
+
+    family: tyro.conf.Positional[str] = ""
+    """Whose settings to show."""
     json: bool = False
     """Machine-readable."""
 
@@ -97,37 +109,66 @@ def methods(args: Sequence[str]) -> int:
 
 
 def presets(args: Sequence[str]) -> int:
-    """Lists the presets of every family, and what other methods than its own change in them."""
-    asked: ListArgs = parse(ListArgs, args, "presets")
-    facts = []
-    for family in FAMILIES:
-        for preset, settings in preset_table(family).items():
-            table = dict(settings)
-            others = table.pop("methods", {})
-            own = {name: value for name, value in table.items() if name != "agent"}
-            for method, given in {
-                default_method(family): table,
-                **{name: own | others[name] for name in others},
-            }.items():
-                other = {name: value for name, value in given.items() if name not in BUDGET}
-                facts.append(
-                    {"family": family, "preset": preset, "method": method}
-                    | {part: given[part] for part in BUDGET}
-                    | {"other settings": other if asked.json else _flat(other)}
-                )
-    _show(facts, asked.json)
+    """Lists the presets of every family; of one family also what they set, for its own method and for others."""
+    asked: PresetsArgs = parse(PresetsArgs, args, "presets")
+    if asked.family and asked.family not in FAMILIES:
+        raise unknown("family", asked.family, FAMILIES)
+    facts = [fact for family in ([asked.family] if asked.family else FAMILIES) for fact in _presets(family)]
+    if asked.json:
+        _show(facts, as_json=True)
+    elif asked.family:
+        console = terminal()
+        for fact in facts:
+            size = ", ".join(f"{fact[part]} {part}" for part in BUDGET)
+            console.print(f"{fact['preset']}, {fact['method']}: {size}")
+            console.print("".join(f"    {flag}\n" for flag in _flags(fact["other settings"])), markup=False)
+    else:
+        _show(_overview(facts), as_json=False)
+        terminal().print("What they set: posterity presets FAMILY")
     return 0
 
 
-def _flat(table: dict[str, Any], before: str = "") -> str:
+def _presets(family: str) -> list[dict[str, Any]]:
+    """A line for every preset and method it has settings for."""
+    facts = []
+    for preset, settings in preset_table(family).items():
+        table = dict(settings)
+        others = table.pop("methods", {})
+        own = {name: value for name, value in table.items() if name != "agent"}
+        for method, given in {default_method(family): table, **{name: own | others[name] for name in others}}.items():
+            other = {name: value for name, value in given.items() if name not in BUDGET}
+            facts.append(
+                {"family": family, "preset": preset, "method": method}
+                | {part: given[part] for part in BUDGET}
+                | {"other settings": other}
+            )
+    return facts
+
+
+def _overview(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line for every preset: its budget, and which methods have settings of their own in it."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for fact in facts:
+        budget = " x ".join(str(fact[part]) for part in BUDGET)
+        place = (fact["family"], fact["preset"])
+        line = lines.setdefault(place, {"family": place[0], "preset": place[1], AMOUNT: budget, "settings for": ""})
+        line["settings for"] += f"{', ' if line['settings for'] else ''}{fact['method']}"
+    return list(lines.values())
+
+
+def _flags(table: dict[str, Any], before: str = "") -> list[str]:
     """Nested settings as the flags that would set them."""
-    parts = [
-        _flat(value, "" if name == "agent" else f"{before}{name}.")
-        if isinstance(value, dict)
-        else f"{before}{name} {value}"
-        for name, value in table.items()
-    ]
-    return ", ".join(parts)
+    flags: list[str] = []
+    for name, value in table.items():
+        flag = f"{before}{name}".replace("_", "-")
+        if isinstance(value, dict):
+            flags += _flags(value, "" if name == "agent" else f"{before}{name}.")
+        elif isinstance(value, bool):
+            *inside, last = flag.rsplit(".", 1)
+            flags.append("--" + ".".join([*inside, last if value else f"no-{last}"]))
+        else:
+            flags.append(f"--{flag} {' '.join(map(str, value)) if isinstance(value, list) else value}")
+    return flags
 
 
 def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -137,7 +178,9 @@ def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
     table = Table()
     for name, value in facts[0].items():
         number = isinstance(value, int | float)
-        table.add_column(name, justify="right" if number else "left", no_wrap=name in ("name", "family", "budget"))
+        table.add_column(
+            name, justify="right" if number else "left", no_wrap=name in ("name", "family", "preset", "budget")
+        )
     for fact in facts:
         table.add_row(*(str(value) for value in fact.values()))
     Terminal().print(table)
