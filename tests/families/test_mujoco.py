@@ -2,6 +2,7 @@
 
 import builtins
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,15 +217,25 @@ def test_what_was_handed_is_for_one_action_and_one_state():
 def test_lanes_in_one_state_may_share_a_worker():
     """As those do that fill up an evaluation."""
     family = HopperGravity()
-    envs = [family.make(family.tasks(Key.of(0), 1)[0]) for _ in range(3)]
-    for env in envs:
+    plain, *envs = lanes = [family.make(family.tasks(Key.of(0), 1)[0]) for _ in range(4)]
+    for env in lanes:
         env.reset(seed=0)
     with Bodies(envs, 3) as bodies:
         for _ in range(10):
             bodies(range(3), [np.full(3, 0.1)] * 3)
-            first, *others = [env.step(np.full(3, 0.1)) for env in envs]
-            for other in others:
-                np.testing.assert_equal(other, first)
+            assert all(getattr(env.unwrapped, "handed", None) is not None for env in envs), "any worker has it"
+            expected = plain.step(np.full(3, 0.1))
+            for env in envs:
+                np.testing.assert_equal(env.step(np.full(3, 0.1)), expected)
+
+
+def test_physics_ahead_can_be_refused_and_cores_are_counted_everywhere(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    for ahead, kind in (("auto", Bodies), ("off", type(None))):
+        family = HopperGravity(MujocoSettings.model_validate({"ahead": ahead}))
+        with family.ahead(lanes_of("hopper-gravity", "paper", 4)) as made:
+            assert isinstance(made, kind)
 
 
 def test_frames_that_mujoco_left_out_after_a_warning_are_done_by_the_environment(

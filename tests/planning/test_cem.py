@@ -65,6 +65,26 @@ def test_the_best_are_those_a_sort_finds_and_of_equals_the_first():
     assert cem._best(jnp.full(5, -jnp.inf), 2).tolist() == [True, True, False, False, False]
 
 
+def test_a_round_moves_to_the_mean_and_variance_of_its_elites():
+    """One round, nothing kept of the old plan; in one pass, so to 1 % where they are far from the plan's mean."""
+    settings = PlannerSettings(horizon=4, candidates=300, elites=30, rounds=1, smoothing=0.0)
+    seen = []
+
+    def score(_, candidates):
+        seen.append(candidates)
+        return -((candidates - 0.4) ** 2).sum(axis=(1, 2))
+
+    with jax.disable_jit():
+        plan, _ = cem.cem(jax.random.key(0), score, cem.start(4, LOW, HIGH), LOW, HIGH, settings)
+    candidates = np.asarray(seen[0], np.float64)
+    elites = candidates[np.argsort(((candidates - 0.4) ** 2).sum(axis=(1, 2)))[:30]]
+    np.testing.assert_allclose(plan.mean, elites.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(plan.variance, elites.var(axis=0), rtol=0.01)
+    for narrow in range(20):  # all elites in nearly one place
+        alike = search(lambda _, c: jnp.round(c[:, 0, 0], 2), settings=SETTINGS, seed=narrow)[0]
+        assert (alike.variance >= 0.0).all()
+
+
 def test_shifting_drops_the_first_action_and_appends_the_middle():
     plan = cem.Plan(jnp.arange(8.0).reshape(4, 2), jnp.zeros((4, 2)))
     moved = cem.shifted(plan, cem.start(4, LOW, HIGH))

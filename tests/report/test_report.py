@@ -183,7 +183,12 @@ def played(path: Path, tasks: int):
     (path / "evaluation").mkdir()
     lines = [
         {"score": "train", "seed": 7 + seed, "task": task, "episode": episode, "after": task}
-        | {"return": 10.0 + task, "steps": 5, "success": task < 2 or (task == 2 and episode == 0)}
+        | {
+            "return": 10.0 + task,
+            "steps": 5,
+            "world_reward": task / 2.0,
+            "success": task < 2 or (task == 2 and episode == 0),
+        }
         for seed in range(3)
         for task in range(tasks)
         for episode in range(2)
@@ -208,6 +213,33 @@ def test_scores_are_of_the_tasks_that_were_asked_for(tmp_path: Path):
     scores.write_csv([run], tmp_path / "scores.csv", View(1, 2))
     (line,) = csv.DictReader((tmp_path / "scores.csv").read_text().splitlines())
     assert (float(line["mean"]), float(line["solved"])) == (10.5, 2.0)
+    assert float(line["world_reward"]) == pytest.approx(0.25), "of the first two tasks, not of all"
+    assert [line[name] for name in ("seeds", "first_task", "last_task", "run")] == ["3", "1", "2", str(run.path)]
+
+
+def test_a_run_that_has_not_come_to_the_tasks_asked_for_leaves_the_others_their_curves(tmp_path: Path, monkeypatch):
+    long, short = (made_up(tmp_path / name, name) for name in ("vblrl", "hip-mdp"))
+    lines = (short / "records.jsonl").read_text().splitlines(keepends=True)
+    (short / "records.jsonl").write_text("".join(line for line in lines if json.loads(line)["task"] < 2))
+    drawn: list[tuple[str, np.ndarray]] = []
+    curve = figures._curve
+    monkeypatch.setattr(figures, "_curve", lambda *args: (drawn.append((args[3], args[2])), curve(*args))[1])
+    runs = [read_run(long), read_run(short)]
+    figures.learning_curves(runs, View(3), tmp_path / "curves")
+    assert [name for name, _ in drawn] == ["vblrl", "vblrl", "hip-mdp"]  # of the second only what is over all tasks
+    np.testing.assert_allclose(drawn[1][1], runs[0].returns[:, 2:].mean(axis=1))
+    assert cells(terminal(rows(runs, View(3)), View(3)))[1] == ["3-4", "-"]
+
+
+def test_the_figure_of_solved_tasks_is_over_tasks_that_all_have_finished(tmp_path: Path, monkeypatch):
+    runs = [read_run(solving(tmp_path / name)) for name in ("one", "other")]
+    runs[1] = runs[1]._replace(returns=runs[1].returns.copy())
+    runs[1].returns[:, 3, 2:] = np.nan
+    drawn: list[np.ndarray] = []
+    curve = figures._curve
+    monkeypatch.setattr(figures, "_curve", lambda *args: (drawn.append(args[2]), curve(*args))[1])
+    figures.solved_tasks(runs, View(), tmp_path / "solved")
+    np.testing.assert_allclose(drawn, [np.nansum(run.success[:, :3], axis=1) for run in runs])
 
 
 def test_what_was_not_evaluated_in_those_tasks_has_no_scores(tmp_path: Path):

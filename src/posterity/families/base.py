@@ -48,7 +48,7 @@ class Family(ABC):
     def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
         """What does part of the next step of several `envs` together, before they step; None: nothing to gain.
 
-        No number may depend on whether it is used.
+        No observation, reward or ending may depend on whether it is used.
         """
         return nullcontext()
 

@@ -90,6 +90,10 @@ class MujocoSettings(Settings):
         "paper: velocities / 5, or sine and cosine of the cheetah's pitch; gym: as Gymnasium has it.",
     )
     steps: int = setting(0, "Steps after which an episode is cut off; 0: the paper's 100 or 400.", ge=0)
+    ahead: Literal["auto", "off"] = setting(
+        "auto",
+        "Physics of all lanes in threads before they step: auto (with 4 lanes or more and cores for them) or off.",
+    )
 
 
 class MujocoFamily(Family):
@@ -129,7 +133,8 @@ class MujocoFamily(Family):
     def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
         """Physics in threads, each with a core to itself; with fewer than four of either there is little to gain."""
         threads = min(len(envs), _cores() - 1)  # one is left to the loop
-        return Bodies(envs, threads) if threads >= FEWEST else super().ahead(envs)
+        wanted = self.settings.ahead == "auto" and threads >= FEWEST
+        return Bodies(envs, threads) if wanted else super().ahead(envs)
 
 
 def factors(body: str, hidden: str, count: int) -> list[Any]:
@@ -215,6 +220,8 @@ class Bodies:
     An environment is handed the state it would come to, to the bit: time, positions, velocities and where the solver's
     next search begins. MuJoCo returns all but the last, which is in the data of the worker that did the lane; it does
     not tell which that was, and it may have gone on to another. A lane whose end no worker has does its frames itself.
+    What follows from a state (places of geoms, contacts, forces) is not handed: observation, reward and ending do not
+    read it, and who draws these bodies has to work it out first.
     """
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], threads: int) -> None:

@@ -45,25 +45,26 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         figure = Figure(figsize=(10 if several else 5.6, 3.8), layout="constrained")
         *left, within = figure.subplots(1, 1 + several, sharey=True, squeeze=False)[0]
         bands = []
-        window = _window(View().last(runs))
-        counts = {_finished(view.of(run).returns).shape[1] for run in runs}
-        shared = min(counts)  # what is compared is compared over the same tasks
+        window = _window(max(1, View().last(runs)))
+        shared, more = _shared(runs, view)
         for name, colour, run in _named(runs):
             for over_tasks in left:
-                early = run.returns[:, : View().last([run]), : view.early].mean(axis=2)
+                early = run.returns[:, : max(1, View().last([run])), : view.early].mean(axis=2)
                 bands.append(_curve(over_tasks, np.arange(1, early.shape[1] + 1), rolling(early, window), name, colour))
-            inside = _finished(view.of(run).returns)[:, :shared]
-            bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
+            part = view.of(run)
+            inside = part.returns[:, _finished(part.returns)][:, :shared]
+            if inside.shape[1]:
+                bands.append(_curve(within, np.arange(1, inside.shape[2] + 1), _over_tasks(inside), name, colour))
         for over_tasks in left:
             over_tasks.set(xlabel="task")
             over_tasks.set_title(f"first {view.early} iterations of each task{_over(window)}", fontsize=10)
         first, last = view.first_task, view.first_task + shared - 1
-        which = f"tasks {first}-{last}" + (", which all have finished" if len(counts) > 1 else "")
-        title = f"within task {first}" if first == last else f"within a task (mean of {which})"
+        which = f"tasks {first}-{last}" + (", which all have finished" if more else "")
+        title = f"within task {first}" if last <= first else f"within a task (mean of {which})"
         within.set(xlabel="iteration of a task")
         within.set_title(title, fontsize=10)
         (left or [within])[0].set(ylabel="mean return per episode")
-        within.legend()
+        (within if shared else (left or [within])[0]).legend()
         _frame(within, bands)
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
         return _save(figure, stem)
@@ -74,11 +75,12 @@ def solved_tasks(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.6, 3.8), layout="constrained")
         axes = figure.subplots()
+        tasks, _ = _shared(runs, view)
         for name, colour, run in _named(runs):
-            counted = solved(view.of(run))
+            part = view.of(run)
+            counted = solved(part._replace(success=part.success[:, _finished(part.returns)][:, :tasks]))
             if counted is not None:
                 _curve(axes, np.arange(1, counted.over.shape[1] + 1), counted.over, name, colour)
-        tasks = view.last(runs) - view.first_task + 1
         axes.set(xlabel="iteration of a task", ylabel=f"tasks solved, of {tasks}", ylim=(-0.03 * tasks, 1.03 * tasks))
         axes.legend()
         figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals", fontsize=11)
@@ -119,11 +121,20 @@ def _over(window: int) -> str:
     return f" (mean of {window} tasks)" if window > 1 else ""
 
 
-def _finished(returns: FloatArray) -> FloatArray:
-    """Without tasks that were not met to their end, unless there are no others: a curve is over the same tasks."""
+def _finished(returns: FloatArray) -> np.ndarray:
+    """[K] which tasks were met to their end; if there are none, which were met: a curve is over the same tasks."""
     known = np.isfinite(returns)
-    done, met = known.all(axis=(0, 2)), known.any(axis=(0, 2))
-    return returns[:, done if done.any() else met]
+    done = np.asarray(known.all(axis=(0, 2)))
+    return done if done.any() else np.asarray(known.any(axis=(0, 2)))
+
+
+def _shared(runs: Sequence[Run], view: View) -> tuple[int, bool]:
+    """How many tasks of the view all runs have finished that have finished any there, and whether some have more.
+
+    What is compared is compared over the same tasks.
+    """
+    counts = {int(_finished(view.of(run).returns).sum()) for run in runs} - {0}
+    return min(counts, default=0), len(counts) > 1
 
 
 def _over_tasks(returns: FloatArray) -> FloatArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -33,8 +33,7 @@ class Scores(NamedTuple):
 
     returns: FloatArray  # [L, K] mean over episodes
     tasks: int  # finished when it was evaluated
-    world_reward: float  # share of rewards that the world model predicted; NaN where there was no choice
-    world_state: float
+    world_reward: FloatArray  # [L, K] share of rewards that the world model predicted; NaN where there was no choice
     solved: FloatArray  # [L, K] share of episodes that were solved; NaN where the family does not tell
 
 
@@ -51,20 +50,15 @@ def read_scores(run: Run, name: str) -> Scores | None:
             lines = [line for line in lines if line["after"] == latest[line["seed"]]]
         episodes = 1 + max(line["episode"] for line in lines)
         returns = np.full((len(run.seeds), run.config["tasks"], episodes), np.nan)
-        success = np.full(returns.shape, np.nan)
+        success, world = np.full(returns.shape, np.nan), np.full(returns.shape, np.nan)
         for line in lines:
             place = run.seeds.index(line["seed"]), line["task"], line["episode"]
             returns[place], success[place] = line["return"], line.get("success", np.nan)
+            world[place] = line.get("world_reward", np.nan)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
     tasks = min(latest.values()) + (0 if name.startswith("back") else 1)
-    shares = _share(lines, "world_reward"), _share(lines, "world_state")
-    return Scores(mean_known(returns, axis=2), tasks, *shares, mean_known(success, axis=2))
-
-
-def _share(lines: Sequence[dict[str, Any]], name: str) -> float:
-    shares = [line[name] for line in lines if name in line]
-    return float(np.mean(shares)) if shares else float("nan")
+    return Scores(mean_known(returns, axis=2), tasks, mean_known(world, axis=2), mean_known(success, axis=2))
 
 
 def evaluated(runs: Sequence[Run]) -> list[Run]:
@@ -83,7 +77,8 @@ def _parts(run: Run, view: View) -> dict[str, Scores]:
     parts = {}
     for name, scores in found.items():
         if scores is not None and np.isfinite(view.cut(scores.returns)).any():
-            parts[name] = scores._replace(returns=view.cut(scores.returns), solved=view.cut(scores.solved))
+            cut = {each: view.cut(getattr(scores, each)) for each in ("returns", "world_reward", "solved")}
+            parts[name] = scores._replace(**cut)
     return parts
 
 
@@ -103,9 +98,9 @@ def solved(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
     }
 
 
-def _last(run: Run, view: View) -> int:
-    """The last task in the view that was evaluated."""
-    tasks = [np.flatnonzero(np.isfinite(part.returns).any(axis=0))[-1] for part in _parts(run, view).values()]
+def _last(parts: Mapping[str, Scores], view: View) -> int:
+    """The last task in the view that has one of these scores."""
+    tasks = [np.flatnonzero(np.isfinite(part.returns).any(axis=0))[-1] for part in parts.values()]
     return view.first_task + int(max(tasks))
 
 
@@ -116,7 +111,7 @@ def table(runs: Sequence[Run], view: View = EVERYTHING) -> Table | None:
         return None
     shown = {name: head for name, head in columns(runs).items() if any(name in scores for _, scores in rows)}
     over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
-    which, tasks = spans(view, [_last(run, view) for run, _ in rows])
+    which, tasks = spans(view, [_last(_parts(run, view), view) for run, _ in rows])
     made = Table(title=f"Evaluated apart from training{which}", caption=f"± 95 % interval over {over}")
     late = sorted({f"{name} of {run.path.name}" for run, scores in rows for name in scores if _old(run, name)})
     if late:
@@ -140,12 +135,15 @@ def write_csv(runs: Sequence[Run], path: Path, view: View = EVERYTHING) -> None:
         writer = csv.writer(file)
         scored = evaluated(runs)
         told = {run.path: solved(run, view) for run in scored}
-        head = ("family", "method", "preset", "score", "mean", "low", "high", "over", "world_reward")
+        head = ("family", "method", "preset", "seeds", "first_task", "last_task", "score")
+        head += ("mean", "low", "high", "over", "world_reward", "run")
         writer.writerow((*head, "solved") if any(told.values()) else head)
         for run in scored:
             parts = _parts(run, view)
             for name, score in intervals(run, view).items():
-                share = parts[name].world_reward
-                place = (run.family, run.method, run.config["preset"], name)
+                share = mean_known(parts[name].world_reward.reshape(1, -1), axis=1)[0]
+                place = (run.family, run.method, run.config["preset"], len(run.seeds))
+                tasks = (view.first_task, _last({name: parts[name]}, view), name)
                 count = [f"{told[run.path][name].mean:.4g}"] if name in told[run.path] else []
-                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}", *count))
+                numbers = (*(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}", run.path)
+                writer.writerow((*place, *tasks, *numbers, *count))

@@ -36,9 +36,9 @@ class View(NamedTuple):
         return values[:, self.first_task - 1 : self.last_task]
 
     def last(self, runs: Sequence[Run]) -> int:
-        """The last task that this view has to show of any of the runs."""
+        """The last task that this view has to show of any of the runs; the one before the first if there is none."""
         met = [np.flatnonzero(np.isfinite(self.of(run).returns).any(axis=(0, 2))) for run in runs]
-        return max((self.first_task + int(tasks[-1]) for tasks in met if len(tasks)), default=self.first_task)
+        return max((self.first_task + int(tasks[-1]) for tasks in met if len(tasks)), default=self.first_task - 1)
 
 
 EVERYTHING = View()
@@ -46,7 +46,8 @@ EVERYTHING = View()
 
 def spans(view: View, last: Sequence[int]) -> tuple[str, list[str]]:
     """Which tasks lines are about that end with these: to be said once of all, or of each if they differ."""
-    each = [f"{view.first_task}-{task}" if task > view.first_task else str(task) for task in last]
+    first = view.first_task
+    each = [f"{first}-{task}" if task > first else str(task) if task == first else "-" for task in last]
     return (f", tasks {each[0]}", []) if len(set(last)) == 1 else (", of each its tasks so far", each)
 
 
