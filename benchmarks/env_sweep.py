@@ -57,6 +57,7 @@ class InTurn:
 
     name = "one after the other"
     threads = 0
+    pool: Any = None  # of Python's threads
 
     def __init__(self, family: str, lanes: int) -> None:
         made = family_type(family)()
@@ -76,6 +77,8 @@ class InTurn:
 
     def close(self) -> None:
         """Ends the threads, if there are any."""
+        if self.pool is not None:
+            self.pool.shutdown()
 
 
 class Cold(InTurn):
@@ -120,10 +123,6 @@ class Threads(InTurn):
     def step(self, actions: list[Any]) -> list[Stepped]:
         """One step of every lane."""
         return list(self.pool.map(advance, self.envs, actions))
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self.pool.shutdown()
 
 
 class Batched(InTurn):
@@ -197,10 +196,6 @@ class BatchedThreads(Batched):
         list(self.pool.map(mujoco.mj_step, self.models, self.datas, self.skips))
         for lane, (_, qpos, qvel) in enumerate(self.views):
             self.place[lane], self.speed[lane] = qpos, qvel
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self.pool.shutdown()
 
 
 class Rolled(Batched):

@@ -240,6 +240,8 @@ def test_the_figure_of_solved_tasks_is_over_tasks_that_all_have_finished(tmp_pat
     monkeypatch.setattr(figures, "_curve", lambda *args: (drawn.append(args[2]), curve(*args))[1])
     figures.solved_tasks(runs, View(), tmp_path / "solved")
     np.testing.assert_allclose(drawn, [np.nansum(run.success[:, :3], axis=1) for run in runs])
+    nothing = [run._replace(returns=np.full_like(run.returns, np.nan)) for run in runs]
+    assert figures.solved_tasks(nothing, View(), tmp_path / "none") == []
 
 
 def test_what_was_not_evaluated_in_those_tasks_has_no_scores(tmp_path: Path):

@@ -84,13 +84,7 @@ class Imagination:
         return partial(self._plain, step, obs, self._final(model, units))
 
     def backward(
-        self,
-        key: jax.Array,
-        task: Model,
-        world: Model,
-        units: Normaliser,
-        scale: jax.Array,
-        obs: jax.Array,
+        self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, obs: jax.Array
     ) -> Returns:
         """Returns as the more confident of two posteriors imagines each step. `scale` [1 + O]: the data's deviation."""
         task_key, world_key = jax.random.split(key)

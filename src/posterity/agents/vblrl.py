@@ -273,7 +273,7 @@ class Vblrl:
         elif self.mode == "vblrl" and score == "zero-shot":
             models = (world,)
         elif self.mode == "vblrl" and score == "back":
-            models = {"task-only": (task,), "world-only": (today,)}.get(strategy, (task, today))
+            models = {"confidence": (task, today), "task-only": (task,), "world-only": (today,)}[strategy]
         if len(models) > 1 and self.settings.planner.particles < 2:
             raise UserError(
                 "Confidence is a spread over particles, and this run plans with one; go back with --backward task-only"
@@ -352,13 +352,7 @@ class Vblrl:
         return forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
-        self,
-        met: jax.Array,
-        task: Model,
-        world: Model,
-        units: Normaliser,
-        scale: jax.Array,
-        plan: Plan,
+        self, met: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, plan: Plan
     ) -> tuple[jax.Array, Plan, Chosen]:
         """Search with two posteriors, and tell how often the world's went on in the found plan."""
         (draw_key, search_key), obs, first = self._unpacked(met)

@@ -254,7 +254,7 @@ def _lanes(envs: Sequence[Any], family: Family) -> dict[str, float]:
         envs[lane].action_space.seed(lane)
         envs[lane].reset(seed=lane)
     with family.ahead(envs) as ahead:
-        ways = {"us_one_after_the_other": None, **({} if ahead is None else {"us_partly_together": ahead})}
+        ways = {"us_one_after_the_other": None, **({} if ahead is None else {"us_ahead": ahead})}
         took: dict[str, list[float]] = {name: [] for name in ways}
         for name in [*ways] * 500:
             actions = [env.action_space.sample() for env in envs]

@@ -79,7 +79,7 @@ BODIES = {
 }
 
 
-FEWEST = 4  # threads that physics ahead of the environments' own steps is worth it with
+FEWEST = 4  # threads from which physics ahead of the steps should pay: reckoned, not timed (docs/speed.md)
 
 
 class MujocoSettings(Settings):

@@ -72,10 +72,12 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
 
 def solved_tasks(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
     """How many tasks are solved in their first iteration, their second, and so on, as the paper counts them."""
+    tasks, _ = _shared(runs, view)
+    if not tasks:
+        return []
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.6, 3.8), layout="constrained")
         axes = figure.subplots()
-        tasks, _ = _shared(runs, view)
         for name, colour, run in _named(runs):
             part = view.of(run)
             counted = solved(part._replace(success=part.success[:, _finished(part.returns)][:, :tasks]))

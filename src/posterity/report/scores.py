@@ -13,7 +13,7 @@ from rich.table import Table
 
 from posterity.errors import UserError
 from posterity.report.metrics import Interval, Run, called, interval, mean_known, tasks_of
-from posterity.report.tables import EVERYTHING, View, spans
+from posterity.report.tables import EVERYTHING, View, opened, spans
 from posterity.types import FloatArray
 
 FORWARD = {"zero-shot": "zero-shot", "start": "Start", "train": "Train"}
@@ -68,7 +68,11 @@ def evaluated(runs: Sequence[Run]) -> list[Run]:
 
 def intervals(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
     """Every score that the run has, over its tasks in the view."""
-    return {name: interval(part.returns) for name, part in _parts(run, view).items()}
+    return _intervals(_parts(run, view))
+
+
+def _intervals(parts: Mapping[str, Scores]) -> dict[str, Interval]:
+    return {name: interval(part.returns) for name, part in parts.items()}
 
 
 def _parts(run: Run, view: View) -> dict[str, Scores]:
@@ -82,18 +86,20 @@ def _parts(run: Run, view: View) -> dict[str, Scores]:
     return parts
 
 
-def _old(run: Run, name: str) -> bool:
+def _old(run: Run, scores: Scores) -> bool:
     """Whether more tasks are finished by now than were evaluated."""
-    scores = read_scores(run, name)
-    finished = int(np.isfinite(run.returns[:, :, -1]).all(axis=0).sum())
-    return scores is not None and scores.tasks < finished
+    return scores.tasks < int(np.isfinite(run.returns[:, :, -1]).all(axis=0).sum())
 
 
 def solved(run: Run, view: View = EVERYTHING) -> dict[str, Interval]:
     """The number of tasks solved, for each score that tells; one solved in some of its episodes counts in part."""
+    return _solved(_parts(run, view))
+
+
+def _solved(parts: Mapping[str, Scores]) -> dict[str, Interval]:
     return {
         name: interval(np.nansum(part.solved, axis=1, keepdims=True))
-        for name, part in _parts(run, view).items()
+        for name, part in parts.items()
         if np.isfinite(part.solved).any()
     }
 
@@ -106,26 +112,25 @@ def _last(parts: Mapping[str, Scores], view: View) -> int:
 
 def table(runs: Sequence[Run], view: View = EVERYTHING) -> Table | None:
     """One line a run, one column a score; none if nothing in the view was evaluated."""
-    rows = [(run, found) for run in runs if (found := intervals(run, view))]
+    rows = [(run, parts) for run in runs if (parts := _parts(run, view))]
     if not rows:
         return None
-    shown = {name: head for name, head in columns(runs).items() if any(name in scores for _, scores in rows)}
-    over = " or ".join(sorted({score.over for _, scores in rows for score in scores.values()}))
-    which, tasks = spans(view, [_last(_parts(run, view), view) for run, _ in rows])
-    made = Table(title=f"Evaluated apart from training{which}", caption=f"± 95 % interval over {over}")
-    late = sorted({f"{name} of {run.path.name}" for run, scores in rows for name in scores if _old(run, name)})
+    shown = {name: head for name, head in columns(runs).items() if any(name in parts for _, parts in rows)}
+    over = " or ".join(sorted({score.over for _, parts in rows for score in _intervals(parts).values()}))
+    which, tasks = spans(view, [_last(parts, view) for _, parts in rows])
+    made = opened(f"Evaluated apart from training{which}", tasks, caption=f"± 95 % interval over {over}")
+    late = sorted({f"{name} of {run.path.name}" for run, parts in rows for name in parts if _old(run, parts[name])})
     if late:
         made.caption = f"{made.caption}; evaluated before the run went on: {', '.join(late)}"
-    for name in ("run", *(["tasks"] if tasks else [])):
-        made.add_column(name)
     for head in shown.values():
         made.add_column(head, justify="right", overflow="fold")
     labels = called([(run.family, run.method, run.path) for run, _ in rows])
-    for number, (label, (run, scores)) in enumerate(zip(labels, rows, strict=True)):
-        made.add_row(label, *tasks[number : number + 1], *(str(scores.get(name, "-")) for name in shown))
-        if counts := solved(run, view):
-            solved_in = (tasks_of(counts[name]) if name in counts else "-" for name in shown)
-            made.add_row("  tasks solved", *([""] if tasks else []), *solved_in)
+    for label, cell, (_, parts) in zip(labels, tasks, rows, strict=True):
+        scores, counts = _intervals(parts), _solved(parts)
+        made.add_row(label, *cell, *(str(scores.get(name, "-")) for name in shown))
+        if counts:
+            told = (tasks_of(counts[name]) if name in counts else "-" for name in shown)
+            made.add_row("  tasks solved", *([""] * len(cell)), *told)
     return made
 
 
@@ -133,17 +138,16 @@ def write_csv(runs: Sequence[Run], path: Path, view: View = EVERYTHING) -> None:
     """One line per run and score."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        scored = evaluated(runs)
-        told = {run.path: solved(run, view) for run in scored}
+        rows = [(run, _parts(run, view)) for run in evaluated(runs)]
         head = ("family", "method", "preset", "seeds", "first_task", "last_task", "score")
         head += ("mean", "low", "high", "over", "world_reward", "run")
-        writer.writerow((*head, "solved") if any(told.values()) else head)
-        for run in scored:
-            parts = _parts(run, view)
-            for name, score in intervals(run, view).items():
+        writer.writerow((*head, "solved") if any(_solved(parts) for _, parts in rows) else head)
+        for run, parts in rows:
+            told = _solved(parts)
+            for name, score in _intervals(parts).items():
                 share = mean_known(parts[name].world_reward.reshape(1, -1), axis=1)[0]
                 place = (run.family, run.method, run.config["preset"], len(run.seeds))
                 tasks = (view.first_task, _last({name: parts[name]}, view), name)
-                count = [f"{told[run.path][name].mean:.4g}"] if name in told[run.path] else []
+                count = [f"{told[name].mean:.4g}"] if name in told else []
                 numbers = (*(f"{x:.6g}" for x in score[:3]), score.over, f"{share:.4g}", run.path)
                 writer.writerow((*place, *tasks, *numbers, *count))

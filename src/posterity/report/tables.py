@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -44,11 +44,21 @@ class View(NamedTuple):
 EVERYTHING = View()
 
 
-def spans(view: View, last: Sequence[int]) -> tuple[str, list[str]]:
-    """Which tasks lines are about that end with these: to be said once of all, or of each if they differ."""
+def spans(view: View, last: Sequence[int]) -> tuple[str, list[list[str]]]:
+    """Which tasks lines are about that end with these: said once of all, or in a cell of each line if they differ."""
     first = view.first_task
     each = [f"{first}-{task}" if task > first else str(task) if task == first else "-" for task in last]
-    return (f", tasks {each[0]}", []) if len(set(last)) == 1 else (", of each its tasks so far", each)
+    if len(set(last)) == 1:
+        return f", tasks {each[0]}", [[] for _ in each]
+    return ", of each its tasks so far", [[tasks] for tasks in each]
+
+
+def opened(title: str, cells: Sequence[Sequence[str]], **given: Any) -> Table:
+    """A table whose lines begin with a run and, where they differ, its tasks."""
+    table = Table(title=title, **given)
+    for name in ("run", "tasks")[: 1 + len(cells[0])]:
+        table.add_column(name)
+    return table
 
 
 class Row(NamedTuple):
@@ -88,14 +98,11 @@ def terminal(rows: Sequence[Row], view: View) -> Table:
     """The table as rich shows it."""
     which, tasks = spans(view, [row.last_task for row in rows])
     over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
-    table = Table(title=f"Mean return per episode{which}", caption=f"± 95 % interval over {over}")
-    for name in ("run", *(["tasks"] if tasks else [])):
-        table.add_column(name)
+    table = opened(f"Mean return per episode{which}", tasks, caption=f"± 95 % interval over {over}")
     for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
         table.add_column(name, justify="right", no_wrap=True)
-    for number, (name, row) in enumerate(zip(_labels(rows), rows, strict=True)):
-        scores = (row.first, row.early, row.late, row.overall)
-        table.add_row(name, *tasks[number : number + 1], *map(str, scores))
+    for name, cell, row in zip(_labels(rows), tasks, rows, strict=True):
+        table.add_row(name, *cell, *map(str, (row.first, row.early, row.late, row.overall)))
     return table
 
 
@@ -104,14 +111,11 @@ def terminal_solved(rows: Sequence[Row], view: View) -> Table | None:
     if not any(row.solved for row in rows):
         return None
     which, tasks = spans(view, [row.last_task for row in rows])
-    table = Table(title=f"Solved tasks{which}")
-    for name in ("run", *(["tasks"] if tasks else [])):
-        table.add_column(name)
+    table = opened(f"Solved tasks{which}", tasks)
     for name in ("in the best iteration", f"in the last {view.early}", "ever"):
         table.add_column(name, justify="right", no_wrap=True)
-    for number, (name, row) in enumerate(zip(_labels(rows), rows, strict=True)):
-        counts = [tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)
-        table.add_row(name, *tasks[number : number + 1], *counts)
+    for name, cell, row in zip(_labels(rows), tasks, rows, strict=True):
+        table.add_row(name, *cell, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
     return table
 
 
