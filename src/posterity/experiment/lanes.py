@@ -140,7 +140,7 @@ def collect(
     for step in range(steps):
         state, actions = learners.act([key.fold("step", step, "act") for key in keys], state, obs, first)
         following = advance_all(envs, lanes, actions, ahead)
-        rows = [Transition(*both, *step[:3]) for *both, step in zip(obs, actions, following, strict=True)]
+        rows = [Transition(seen, act, *then[:3]) for seen, act, then in zip(obs, actions, following, strict=True)]
         state = learners.observe([key.fold("step", step, "observe") for key in keys], state, rows)
         for lane in lanes:
             met[lane].append(rows[lane])
