@@ -18,7 +18,14 @@ import numpy as np
 from posterity.report.metrics import Run, interval, read_run
 from posterity.report.scores import evaluated, read_scores
 
-SCORES = {"zero-shot": "zero-shot", "start": "start", "train": "train", "back": "back-confidence"}  # paper's name: ours
+# the paper's name: ours; `blend` is no score of the paper's
+SCORES = {
+    "zero-shot": "zero-shot",
+    "start": "start",
+    "train": "train",
+    "back": "back-confidence",
+    "blend": "back-blend",
+}
 
 
 def paper() -> dict[tuple[str, str, str], str]:
@@ -38,7 +45,7 @@ def line(run: Run, tasks: int | None) -> str:
         returns = np.full((len(run.seeds), 1), np.nan) if scores is None else scores.returns[:, :tasks]
         count = max(count, int(np.isfinite(returns).all(axis=0).sum()))
         cells.append("-" if scores is None else str(interval(returns[:, np.isfinite(returns).all(axis=0)])))
-        if name != "zero-shot":
+        if name in ("start", "train", "back"):
             cells.append(published.get((run.family, run.method, name), "-"))
     who = [run.family, run.path.name.removeprefix(f"{run.family}-"), str(count)]
     return f"| {' | '.join([*who, *cells, f'{run.wall / 60:.0f}'])} |"
@@ -50,8 +57,10 @@ def main() -> None:
     asked.add_argument("folders", nargs="*", type=Path, default=[Path("results")])
     asked.add_argument("--tasks", type=int)
     told = asked.parse_args()
-    print("| family | method | tasks | zero-shot | Start | paper | Train | paper | Back | paper | minutes |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| family | method | tasks | zero-shot | Start | paper | Train | paper | Back | paper | Back, blend | minutes |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     paths = [path.parent for folder in told.folders for path in folder.glob("**/config.toml")]
     runs = evaluated([read_run(path) for path in paths])
     for run in sorted(runs, key=lambda run: (run.family, run.method != "vblrl", run.path.name)):

@@ -9,7 +9,7 @@ mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and task
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from posterity.agents.base import SCORES, Score, Strategy
 from posterity.experiment.config import resolve
@@ -40,11 +40,15 @@ def resume(out: str | Path) -> Run:
 
 
 def evaluate(
-    out: str | Path, *, scores: tuple[Score, ...] = SCORES, backward: Strategy = "confidence", episodes: int = 3
+    out: str | Path,
+    *,
+    scores: tuple[Score, ...] = SCORES,
+    backward: Strategy | Literal["auto"] = "auto",
+    episodes: int = 3,
 ) -> dict[str, Interval]:
     """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval."""
-    play(Path(out), Plan(scores, backward, episodes), lambda *_: None)
-    played = {f"back-{backward}" if score == "back" else score for score in scores}
+    lines = play(Path(out), Plan(scores, backward, episodes), lambda *_: None)
+    played = {f"back-{line['strategy']}" if line["score"] == "back" else line["score"] for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
 
 

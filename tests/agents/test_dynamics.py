@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity.agents.base import Strategy
+from posterity.agents.base import STRATEGIES, Strategy
 from posterity.agents.dynamics import Imagination, Model
 from posterity.agents.lessons import VblrlSettings
 from posterity.agents.vblrl import Kept, Vblrl
@@ -54,28 +54,28 @@ def lifted(tree):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree)
 
 
-def test_confidence_beats_both_models_where_each_knows_one_half():
+def test_weighing_two_models_beats_both_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
     agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
     units = normaliser.identity(1, 2)
     kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False)))
-    returns, shares = {}, []
-    strategies: tuple[Strategy, ...] = ("confidence", "task-only", "world-only")
-    for strategy in strategies:
+    returns: dict[Strategy, float] = {}
+    shares: dict[Strategy, list[tuple[float, float]]] = {strategy: [] for strategy in STRATEGIES}
+    for strategy in STRATEGIES:
         player = agent.player(kept, kept, "back", strategy)
         x, total = -1.0, 0.0
         for step in range(40):
             key = [Key.of(0).fold(step)]
             player, (action,) = agent.play(key, player, [np.array([x])], [step == 0])
-            if strategy == "confidence":
-                shares.append((x, float(player.chosen.state[0])))
+            shares[strategy].append((x, float(player.chosen.state[0])))
             total += x
             x += push(x, np.asarray(action))
         returns[strategy] = total
-    assert returns["confidence"] > returns["task-only"] + 5
+    assert min(returns["confidence"], returns["blend"]) > returns["task-only"] + 5
     assert returns["task-only"] > returns["world-only"] + 5
-    assert np.mean([share for x, share in shares if x < -0.6]) < 0.1, "on the left the task model is trusted"
-    assert np.mean([share for x, share in shares if x > 0.5]) > 0.9, "on the right the world model is"
+    for both in (shares["confidence"], shares["blend"]):
+        assert np.mean([share for x, share in both if x < -0.6]) < 0.1, "on the left the task model is trusted"
+        assert np.mean([share for x, share in both if x > 0.5]) > 0.9, "on the right the world model is"
 
 
 CANDIDATES = jnp.linspace(-1, 1, 36).reshape(6, 3, 2)

@@ -197,7 +197,7 @@ def models(mode: Mode, score: Score, strategy: Strategy = "confidence"):
 def test_each_score_is_acted_by_the_posterior_it_is_about():
     assert models("vblrl", "zero-shot") == ["world"]
     assert models("vblrl", "start") == models("vblrl", "train") == ["task"]
-    assert models("vblrl", "back") == ["task", "today"]
+    assert models("vblrl", "back") == models("vblrl", "back", "blend") == ["task", "today"]
     assert models("vblrl", "back", "task-only") == ["task"]
     assert models("vblrl", "back", "world-only") == ["today"]
     assert models("hip-mdp", "train") == ["world"]
@@ -205,7 +205,7 @@ def test_each_score_is_acted_by_the_posterior_it_is_about():
     assert models("single-task", "back") == ["task"]
 
 
-@pytest.mark.parametrize("strategy", ["confidence", "task-only"])
+@pytest.mark.parametrize("strategy", ["confidence", "blend", "task-only"])
 def test_playing_gives_legal_actions_and_tells_whose_predictions_went_on(strategy: Strategy):
     player = agent().player(kept(), kept(), "back", strategy)
     after, actions = agent().play(KEYS, player, [np.zeros(2)] * 2, [True, True])
@@ -230,6 +230,26 @@ def test_one_particle_has_no_confidence():
     alone = Vblrl(SPEC, settings, Budget(tasks=3, iterations=3, steps=12))
     with pytest.raises(UserError, match="plans with one"):
         alone.player(kept(), kept(), "back", "confidence")
+    player = alone.player(kept(), kept(), "back", "blend")  # what one network predicts to be chance is enough for that
+    _, actions = alone.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+    assert np.isfinite(actions).all()
+
+
+def test_a_run_goes_back_as_it_is_set_to_unless_told_otherwise():
+    settings = VblrlSettings.model_validate({**SMALL, "backward": {"strategy": "blend"}})
+    budget = Budget(tasks=3, iterations=3, steps=12)
+    assert agent().strategies == ("confidence", "blend", "task-only", "world-only")
+    assert Vblrl(SPEC, settings, budget).strategies == ("blend", "confidence", "task-only", "world-only")
+    assert Vblrl(SPEC, settings, budget, "hip-mdp").strategies == ("confidence",)
+
+
+def test_the_world_posterior_acts_first_and_then_as_often_as_it_is_set_to():
+    state, _ = learned(tasks=2, iterations=2)
+    for every, expected in ((0, [0]), (3, [0, 3, 6]), (1, [*range(8)])):
+        settings = VblrlSettings.model_validate({**SMALL, "world_every": every})
+        often = Vblrl(SPEC, settings, Budget(tasks=3, iterations=8, steps=12))
+        acting = [often._acting(state._replace(iteration=iteration)).posterior for iteration in range(8)]
+        assert [i for i, q in enumerate(acting) if same(q, state.world.posterior)] == expected
 
 
 def test_start_is_the_first_iteration_that_the_tasks_own_posterior_acts_in():
@@ -347,6 +367,22 @@ def test_the_world_posterior_holds_a_later_task_as_tightly_as_the_factor_says():
     for one, other in ((first.task, free.task), (later.world, later_free.world)):
         jax.tree.map(partial(np.testing.assert_allclose, atol=1e-4), one.posterior.mean, other.posterior.mean)
     assert near < 0.5 * far
+
+
+def test_a_wider_hold_lets_go_of_means_and_keeps_spreads():
+    """In a later task; the first one, whose prior is the fixed one, is the same either way."""
+
+    def spreads(hold: str):
+        learner = {**SMALL["learner"], "task_steps": 50, "kl_weight": 1.0, "inherited_kl": 0.04, "inherited_hold": hold}
+        one = Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, "learner": learner}), Budget(3, 3, 12))
+        first = one.learn(KEYS, one.begin_task(KEYS, one.init(KEYS)), [rows(0), rows(1)])[0]
+        later = one.learn(KEYS, one.begin_task(KEYS, jax.tree.map(jnp.copy, first)), [rows(2), rows(3)])[0]
+        leaves = [jax.tree.leaves(state.task.posterior.rho) for state in (first, later)]
+        return [np.concatenate([np.ravel(jax.nn.softplus(leaf)) for leaf in each]).mean() for each in leaves]
+
+    lighter, wider = spreads("lighter"), spreads("wider")
+    np.testing.assert_allclose(lighter[0], wider[0], rtol=1e-4)
+    assert wider[1] > 1.05 * lighter[1]
 
 
 def test_the_hold_of_the_world_posterior_fades_as_a_task_is_met():

@@ -70,6 +70,19 @@ def test_strategies_stand_side_by_side_and_task_only_is_the_frozen_task_model(ru
     assert scores.read_scores(read_run(run), "back-world-only") is None
 
 
+def test_a_run_that_is_set_to_blend_does_so_unless_told_otherwise(run: Path, tmp_path: Path):
+    shutil.copytree(run, tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "evaluation", ignore_errors=True)
+    config = (tmp_path / "copy" / "config.toml").read_text()
+    assert 'strategy = "confidence"' in config
+    (tmp_path / "copy" / "config.toml").write_text(config.replace('strategy = "confidence"', 'strategy = "blend"'))
+    found = posterity.evaluate(tmp_path / "copy", scores=("back",), episodes=1)
+    assert set(found) == {"back-blend"}
+    lines = evaluate(tmp_path / "copy", Plan(scores=("back",), strategy="confidence", episodes=1), quiet)
+    assert {line["strategy"] for line in lines} == {"confidence"}
+    assert {path.stem for path in (tmp_path / "copy" / "evaluation").iterdir()} == {"back-blend", "back-confidence"}
+
+
 def test_going_back_after_every_task_is_over_the_tasks_before(run: Path):
     lines = evaluate(run, Plan(scores=("back",), episodes=1, every=1), quiet)
     assert sorted((line["after"], line["task"]) for line in lines if line["seed"] == 0) == [(1, 0), (2, 0), (2, 1)]

@@ -61,3 +61,17 @@ def test_log_variance_stays_within_its_bounds_and_keeps_a_gradient():
     for raw in (-30.0, -5.0, 0.0, 15.0):
         assert -9.0 <= log_variance(jnp.float32(raw)) <= 2.001
     assert jax.grad(log_variance)(jnp.float32(6.0)) > 0.0
+
+
+def test_a_wider_prior_pulls_on_means_as_a_lighter_kl_does_and_keeps_the_spread():
+    """A quarter of the KL, or twice the prior's deviation: the same gradient of means, to float tolerance."""
+    q, p = some(0, 0.3), some(1, 0.3)
+    twice = posterior.wider(p, jnp.float32(2.0))
+    for rho in jax.tree.leaves(twice.rho):
+        np.testing.assert_allclose(jax.nn.softplus(rho), 0.6, rtol=1e-5)
+    lighter = jax.grad(lambda q: 0.25 * posterior.kl(q, p))(q)
+    wider = jax.grad(lambda q: posterior.kl(q, twice))(q)
+    for one, other in zip(jax.tree.leaves(lighter.mean), jax.tree.leaves(wider.mean), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert all((jnp.abs(leaf) < 1e-5).all() for leaf in jax.tree.leaves(lighter.rho)), "0.3 is where it would stay"
+    assert all((leaf < -0.01).all() for leaf in jax.tree.leaves(wider.rho)), "towards 0.6"

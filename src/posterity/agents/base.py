@@ -14,8 +14,8 @@ Info = dict[str, float | int]
 
 Score = Literal["zero-shot", "start", "train", "back"]
 SCORES: tuple[Score, ...] = ("zero-shot", "start", "train", "back")
-Strategy = Literal["confidence", "task-only", "world-only"]  # whose predictions Back is planned with
-STRATEGIES: tuple[Strategy, ...] = ("confidence", "task-only", "world-only")
+Strategy = Literal["confidence", "blend", "task-only", "world-only"]  # whose predictions Back is planned with
+STRATEGIES: tuple[Strategy, ...] = ("confidence", "blend", "task-only", "world-only")
 
 
 class Agent(Protocol):

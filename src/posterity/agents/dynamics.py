@@ -1,7 +1,8 @@
 """Imagining with posteriors: what the planner of `vblrl.py` is handed to score candidates with.
 
 forward    one posterior. Every particle is a network drawn from it and kept over the horizon        (Algorithm 1)
-backward   two posteriors. Both predict for the same particles; the more confident one goes on       (Algorithm 2)
+backward   two posteriors. Both predict for the same particles; the more confident one goes on       (Algorithm 2),
+           or both do, each by how sure it is
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from posterity import kernels
+from posterity.agents.base import Strategy
 from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
 from posterity.models.confidence import BackwardSettings
@@ -38,7 +40,7 @@ class Model(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """How often the world model's prediction went on, as a share of candidates, for one imagined step."""
+    """How much of what went on was the world model's, as a share of candidates or a weight, for one imagined step."""
 
     reward: jax.Array
     state: jax.Array
@@ -84,16 +86,28 @@ class Imagination:
         return partial(self._plain, step, obs, self._final(model, units))
 
     def backward(
-        self, key: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, obs: jax.Array
+        self,
+        strategy: Strategy,
+        key: jax.Array,
+        task: Model,
+        world: Model,
+        units: Normaliser,
+        scale: jax.Array,
+        obs: jax.Array,
     ) -> Returns:
-        """Returns as the more confident of two posteriors imagines each step. `scale` [1 + O]: the data's deviation."""
+        """Returns as two posteriors imagine each step together. `scale` [1 + O]: the data's deviation."""
         task_key, world_key = jax.random.split(key)
         pairs = [(task, self.draw(task_key, task)), (world, self.draw(world_key, world))]
 
         def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
             drawn, output_key = self._drawn(k, pairs)
             own, general = (self._predict(networks, units, place, action) for networks in drawn)
-            chosen = confidence.choose(own, general, scale, self.choice)
+            if strategy == "blend":
+                others = (self._predict(_others(networks), units, place, action) for networks in drawn)
+                doubts = map(confidence.variance, (own, general), others)
+                chosen = confidence.blend(own, general, *doubts)
+            else:
+                chosen = confidence.choose(own, general, scale, self.choice)
             note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
             return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
 
@@ -149,6 +163,11 @@ class Imagination:
         if self.planner.output == "sample":
             mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
         return normaliser.outcome(units, obs, mean)
+
+
+def _others(networks: Weights) -> Weights:
+    """For every particle the network of another."""
+    return jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), networks)
 
 
 def _memory() -> int:

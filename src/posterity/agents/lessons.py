@@ -26,6 +26,7 @@ from posterity.replay import Replay
 from posterity.settings import Settings, setting
 from posterity.types import Spec, Transition
 
+LEAST = 1e-6  # of the hold, where it widens the prior
 Who = Literal["task", "world"]
 Group = tuple[Who, ...]  # posteriors that are fitted in one program
 
@@ -40,6 +41,9 @@ class VblrlSettings(Settings):
     horizon: HorizonSettings = HorizonSettings()
     world_iterations: int = setting(
         2, "Iterations of a task in which the world posterior acts (released code: 2).", ge=0
+    )
+    world_every: int = setting(
+        0, "The world posterior acts in every so many iterations of a task too; 0: in the first ones only.", ge=0
     )
     task_minimum: int = setting(200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1)
     task_prior: Literal["world", "fixed"] = setting("world", "Prior of the task posterior (released code: fixed).")
@@ -114,7 +118,9 @@ class Lessons:
 
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
         task_noise = noise * self.settings.task_noise
-        factor = self._hold(number, replay.filled[number]) if self.inherits else 1.0
+        factor = self._hold(number, replay.filled[number]) if self.inherits else jnp.float32(1.0)
+        if settings.inherited_hold == "wider":  # means are drawn back as much as by the lighter KL, spreads are kept
+            prior, factor = posterior.wider(prior, jax.lax.rsqrt(jnp.maximum(factor, LEAST))), jnp.float32(1.0)
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {
             "task": Fit(keys["task"], learned["task"], prior, task_batch, settings.task_rate, task_noise, factor),

@@ -14,7 +14,7 @@ In the first iterations of a task the world posterior acts, until there is data 
 actions are taken only in the very first iteration.
 
 Going back to an earlier task (Algorithm 2), both its own posterior, frozen when it ended, and the world posterior of
-today imagine every step, and the more confident prediction goes on.                                            play
+today imagine every step, and the more confident prediction goes on; or both do, each by how sure it is.        play
 
 `single-task` never transfers: every task begins with a fresh posterior, the fixed prior and random actions.
 `hip-mdp` has one posterior for all tasks and plans with it.
@@ -81,14 +81,15 @@ class Kept(NamedTuple):
 
 
 class Player(NamedTuple):
-    """Acts in an evaluation and does not learn. With two models Algorithm 2 weighs them, else one acts."""
+    """Acts in an evaluation and does not learn. Two models are weighed as `strategy` says, else one acts."""
 
     models: tuple[Model, ...]  # (the acting one), or (the task's, the world's)
     units: Normaliser
     scale: jax.Array
     random: jax.Array  # [L]
     plan: Plan
-    chosen: Chosen  # [L] how often the world model's prediction went on in the last plan
+    chosen: Chosen  # [L] how much of the last plan the world model predicted
+    strategy: Strategy
 
 
 class Vblrl:
@@ -110,7 +111,7 @@ class Vblrl:
         self._fresh = self._program(lessons.fresh)
         self._plan = self._program(self._plan_one)
         self._foretell = self._program(self._foretell_one)
-        self._weigh = self._program(self._weigh_one)
+        self._weigh = {how: self._program(partial(self._weigh_one, how)) for how in STRATEGIES[:2]}
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
         self._check = self._program(partial(lessons.check, self.imagination.draw))
@@ -252,8 +253,11 @@ class Vblrl:
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
-        """How it can go back."""
-        return STRATEGIES if self.mode == "vblrl" else STRATEGIES[:1]
+        """How it can go back, first of all as it is set to."""
+        if self.mode != "vblrl":
+            return STRATEGIES[:1]
+        own = self.settings.backward.strategy
+        return own, *(other for other in STRATEGIES if other != own)
 
     def keep(self, keys: list[Key], state: VblrlState) -> Kept:
         """Both posteriors as they are now."""
@@ -273,24 +277,26 @@ class Vblrl:
         elif self.mode == "vblrl" and score == "zero-shot":
             models = (world,)
         elif self.mode == "vblrl" and score == "back":
-            models = {"confidence": (task, today), "task-only": (task,), "world-only": (today,)}[strategy]
-        if len(models) > 1 and self.settings.planner.particles < 2:
+            models = {"task-only": (task,), "world-only": (today,)}.get(strategy, (task, today))
+        if len(models) > 1 and strategy == "confidence" and self.settings.planner.particles < 2:
             raise UserError(
-                "Confidence is a spread over particles, and this run plans with one; go back with --backward task-only"
+                "Confidence is a spread over particles, and this run plans with one; go back with --backward blend"
             )
         none = jnp.zeros(lanes)
         plan = _lanes(self.fresh_plan, lanes)
-        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none))
+        return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none), strategy)
 
     def play(
         self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
     ) -> tuple[Player, list[np.ndarray]]:
-        """A plan for every lane, by one model or by the more confident of two."""
+        """A plan for every lane, by one model or by two together."""
         met, chosen = _met(keys, obs, first), player.chosen
         if len(player.models) == 1:
             action, plan = self._plan(met, player.models[0], player.units, player.plan)
         else:
-            action, plan, chosen = self._weigh(met, *player.models, player.units, player.scale, player.plan)
+            action, plan, chosen = self._weigh[player.strategy](
+                met, *player.models, player.units, player.scale, player.plan
+            )
         action.copy_to_host_async()
         planned = np.asarray(action)
         if player.random.any():
@@ -319,7 +325,8 @@ class Vblrl:
 
     def _acting(self, state: VblrlState) -> Model:
         """The posterior that plans."""
-        early = state.iteration < self.start
+        every = self.settings.world_every
+        early = state.iteration < self.start or (every > 0 and state.iteration % every == 0)
         value = state.value.value if self.settings.horizon.use else ()
         if self.mode == "hip-mdp" or (self.mode == "vblrl" and early):
             return self._world_model(state.world.posterior, value)
@@ -352,11 +359,18 @@ class Vblrl:
         return forecast + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
     def _weigh_one(
-        self, met: jax.Array, task: Model, world: Model, units: Normaliser, scale: jax.Array, plan: Plan
+        self,
+        how: Strategy,
+        met: jax.Array,
+        task: Model,
+        world: Model,
+        units: Normaliser,
+        scale: jax.Array,
+        plan: Plan,
     ) -> tuple[jax.Array, Plan, Chosen]:
-        """Search with two posteriors, and tell how often the world's went on in the found plan."""
+        """Search with two posteriors, and tell how much of the found plan the world's predicted."""
         (draw_key, search_key), obs, first = self._unpacked(met)
-        returns = self.imagination.backward(draw_key, task, world, units, scale, obs)
+        returns = self.imagination.backward(how, draw_key, task, world, units, scale, obs)
         found, last_key = self._search(search_key, returns, plan, first)
         _, notes = returns(last_key, found.mean[None])
         return found.mean[0], cem.shifted(found, self.fresh_plan), jax.tree.map(lambda share: share.mean(), notes)

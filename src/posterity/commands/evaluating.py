@@ -23,8 +23,8 @@ class EvaluateArgs:
     """The folder of the run."""
     scores: tuple[str, ...] = SCORES
     """Which of zero-shot, start, train, back."""
-    backward: str = "confidence"
-    """Whose predictions Back is planned with: confidence, task-only or world-only."""
+    backward: str = "auto"
+    """Whose predictions Back is planned with: confidence, blend, task-only or world-only; auto: as the run is set."""
     episodes: int = 3
     """Episodes of each task and score."""
     every: int = 0

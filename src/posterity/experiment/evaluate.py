@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     """What to evaluate."""
 
     scores: tuple[Score, ...] = SCORES
-    strategy: Strategy = "confidence"
+    strategy: Strategy | Literal["auto"] = "auto"  # of going back; auto: as the run is set
     episodes: int = 3
     every: int = 0  # go back after every so many tasks too, not only after the last
     lanes: int = 64  # episodes played together
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
         for score in self.scores:
             if score not in SCORES:
                 raise unknown("score", score, SCORES)
-        if self.strategy not in STRATEGIES:
-            raise unknown("strategy", self.strategy, STRATEGIES)
+        if self.strategy not in ("auto", *STRATEGIES):
+            raise unknown("strategy", self.strategy, ("auto", *STRATEGIES))
         if min(self.episodes, self.lanes) < 1 or self.every < 0:
             raise UserError("episodes and lanes are 1 or more, every is 0 or more")
 
@@ -68,7 +68,7 @@ class Played(NamedTuple):
 
     total: float
     steps: int
-    world: dict[str, float]  # how often the world model's prediction went on, if there was a choice
+    world: dict[str, float]  # how much the world model predicted, if there were two
     solved: bool | None  # whether a step succeeded; None: the family does not tell
 
 
@@ -94,7 +94,7 @@ def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) ->
     lines: list[dict[str, Any]] = []
     for score, entries in episodes.items():
         new = arena.play_all(score, plan, entries, lambda done, total, score=score: tell(score, done, total))
-        name = f"back-{plan.strategy}" if score == "back" else score
+        name = f"back-{arena.strategy}" if score == "back" else score
         text = "".join(json.dumps(line) + "\n" for line in new)
         checkpoint.replace(out / f"{name}.jsonl", text.encode())
         lines += new
@@ -128,7 +128,9 @@ class Arena:
         self.folder = folder
         self.family: Family
         self.family, agent = build(config)
-        if plan.strategy not in getattr(agent, "strategies", STRATEGIES[:1]):
+        known: tuple[Strategy, ...] = getattr(agent, "strategies", STRATEGIES[:1])
+        self.strategy: Strategy = known[0] if plan.strategy == "auto" else plan.strategy
+        if self.strategy not in known:
             raise UserError(f"'{config.method}' has one way of going back, and '{plan.strategy}' is not it")
         self.learners: Learners = together(agent)
         self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
@@ -152,24 +154,24 @@ class Arena:
         lines = []
         for begin in range(0, len(entries), size):
             part = list(entries[begin : begin + size])
-            played = self.play(score, plan.strategy, part + part[:1] * (size - len(part)))[: len(part)]
+            played = self.play(score, part + part[:1] * (size - len(part)))[: len(part)]
             for entry, result in zip(part, played, strict=True):
                 place = {"score": score, "seed": self.config.seed + entry.lane, "task": entry.task}
                 place |= {"episode": entry.episode, "after": entry.after}
                 if score == "back":
-                    place["strategy"] = plan.strategy
+                    place["strategy"] = self.strategy
                 told = {} if result.solved is None else {"success": result.solved}
                 lines.append({**place, "return": result.total, "steps": result.steps, **told, **result.world})
             tell(len(lines), len(entries))
         return lines
 
-    def play(self, score: Score, strategy: Strategy, entries: Sequence[Entry]) -> list[Played]:
+    def play(self, score: Score, entries: Sequence[Entry]) -> list[Played]:
         """One episode in each lane, until all have ended."""
         own = self._joined([(self._kept(entry.task, MOMENTS[score]), entry.lane) for entry in entries])
         latest = own
         if score == "back":
             latest = self._joined([(self._kept(entry.after - 1, "end"), entry.lane) for entry in entries])
-        player = self.learners.player(own, latest, score, strategy)
+        player = self.learners.player(own, latest, score, self.strategy)
         envs = [self.family.make(self.streams[entry.lane][entry.task]) for entry in entries]
         starts = [
             self.keys[entry.lane].fold("evaluate", "task", entry.task, "episode", entry.episode) for entry in entries
@@ -216,7 +218,7 @@ class Arena:
 
 
 class Chosen:
-    """Adds up how often the world model's predictions went on, where a player tells."""
+    """Adds up how much of the plans the world model predicted, where a player tells."""
 
     def __init__(self, lanes: int) -> None:
         self.sums = {"world_reward": np.zeros(lanes), "world_state": np.zeros(lanes)}

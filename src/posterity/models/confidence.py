@@ -6,6 +6,13 @@ The model with the higher confidence goes on: for the reward, and by itself for 
 how the dimensions of a state are brought together: here variances are in units of the data's deviation and added up
 (`together`), or every dimension is decided for itself (`each`). Released code: two tests joined by "or", on the
 log-variance, without alpha; then the world's next state always.
+
+Ours beside it is `blend`: nobody is chosen, both predictions count by how sure each model is of it.
+
+    weight of the world's = v_task / (v_task + v_world)        v = mean_p(sigma_p^2) + Var_p(mean_p), at the same place
+
+What tasks differ by is chance to a model of all tasks, so it is in the world model's sigma and in no spread of means:
+v knows of it, c does not. Both means and both variances are averaged with these weights, dimension by dimension.
 """
 
 from __future__ import annotations
@@ -23,6 +30,9 @@ class BackwardSettings(Settings):
     """How two models are weighed."""
 
     alpha: float = setting(1.0, "Weight of the spread of predicted deviations (the paper gives no value).", ge=0)
+    strategy: Literal["confidence", "blend"] = setting(
+        "confidence", "How a run goes back: the more confident prediction, or both by how sure each is."
+    )
     state: Literal["together", "each"] = setting(
         "together", "Choose a model for the next state as a whole, or for each of its dimensions."
     )
@@ -32,7 +42,7 @@ class Choice(NamedTuple):
     """Whose predictions go on."""
 
     prediction: Prediction  # [P, ..., 1 + O]
-    world: jax.Array  # [..., 1 + O] true where it is the world model's
+    world: jax.Array  # [..., 1 + O] true where it is the world model's, or how much of it is
 
 
 def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Array:
@@ -52,3 +62,20 @@ def choose(task: Prediction, world: Prediction, scale: jax.Array, settings: Back
         trusted = jnp.concatenate([reward, jnp.broadcast_to(state, rest.shape)], axis=-1)
     mean = jnp.where(trusted, world.mean, task.mean)
     return Choice(Prediction(mean, jnp.where(trusted, world.log_variance, task.log_variance)), trusted)
+
+
+def variance(here: Prediction, other: Prediction) -> jax.Array:
+    """[..., 1 + O] of what is predicted, chance and doubt together: the same places seen by two draws of networks.
+
+    Particles are in places of their own, so their means differ without any doubt. Half the squared difference of two
+    networks at one place is their variance without bias; it is averaged over places, as chance is.
+    """
+    return (jnp.exp(here.log_variance) + 0.5 * (here.mean - other.mean) ** 2).mean(axis=0)
+
+
+def blend(task: Prediction, world: Prediction, own: jax.Array, general: jax.Array) -> Choice:
+    """Both predictions [P, ..., 1 + O], each by how sure it is, their variances [..., 1 + O] being known."""
+    share = own / (own + general)
+    mean = share * world.mean + (1.0 - share) * task.mean
+    chance = share * jnp.exp(world.log_variance) + (1.0 - share) * jnp.exp(task.log_variance)
+    return Choice(Prediction(mean, jnp.log(chance)), share)

@@ -46,6 +46,9 @@ class LearnerSettings(Settings):
     inherited_rows: int = setting(
         0, "Transitions of a task up to which that factor is 1; from there it falls as one over them, to it.", ge=0
     )
+    inherited_hold: Literal["lighter", "wider"] = setting(
+        "lighter", "What that factor does: weigh the whole KL less, or widen the prior, which lets go of means alone."
+    )
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
         "auto", "Fit both posteriors in one scan, if their steps are as many: auto (on a GPU), on or off."

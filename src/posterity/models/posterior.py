@@ -34,6 +34,12 @@ def gaussian(like: Posterior, scale: float) -> Posterior:
     return Posterior(zeros, jax.tree.map(lambda leaf: jnp.full_like(leaf, inverse_softplus(scale)), zeros))
 
 
+def wider(posterior: Posterior, factor: jax.Array) -> Posterior:
+    """The same means, every deviation times `factor`."""
+    scaled = jax.tree.map(lambda rho: factor * jax.nn.softplus(rho), posterior.rho)
+    return Posterior(posterior.mean, jax.tree.map(lambda scale: scale + jnp.log(-jnp.expm1(-scale)), scaled))
+
+
 def sample(key: jax.Array, posterior: Posterior, noise: float | jax.Array = 1.0) -> Weights:
     """One whole network. `noise` scales the spread: 0 gives the mean network (released code: 0.1)."""
     leaves, tree = jax.tree.flatten(posterior.mean)
