@@ -231,8 +231,9 @@ def test_one_particle_has_no_confidence():
     with pytest.raises(UserError, match="plans with one"):
         alone.player(kept(), kept(), "back", "confidence")
     player = alone.player(kept(), kept(), "back", "blend")  # what one network predicts to be chance is enough for that
-    _, actions = alone.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
-    assert np.isfinite(actions).all()
+    after, _ = alone.play(KEYS, player, [np.zeros(2)] * 2, [True, True])
+    assert not same(after.plan, player.plan)
+    assert ((np.asarray(after.chosen.state) > 0) & (np.asarray(after.chosen.state) < 1)).all()
 
 
 def test_a_run_goes_back_as_it_is_set_to_unless_told_otherwise():
@@ -250,6 +251,8 @@ def test_the_world_posterior_acts_first_and_then_as_often_as_it_is_set_to():
         often = Vblrl(SPEC, settings, Budget(tasks=3, iterations=8, steps=12))
         acting = [often._acting(state._replace(iteration=iteration)).posterior for iteration in range(8)]
         assert [i for i, q in enumerate(acting) if same(q, state.world.posterior)] == expected
+    settings = VblrlSettings.model_validate({**SMALL, "world_every": 2, "world_iterations": 2})
+    assert Vblrl(SPEC, settings, Budget(tasks=3, iterations=8, steps=12)).start == 3, "the third is the world's too"
 
 
 def test_start_is_the_first_iteration_that_the_tasks_own_posterior_acts_in():
@@ -369,7 +372,7 @@ def test_the_world_posterior_holds_a_later_task_as_tightly_as_the_factor_says():
     assert near < 0.5 * far
 
 
-def test_a_wider_hold_lets_go_of_means_and_keeps_spreads():
+def test_a_wider_hold_lets_spreads_be_wider_than_a_lighter_one_does():
     """In a later task; the first one, whose prior is the fixed one, is the same either way."""
 
     def spreads(hold: str):

@@ -63,7 +63,7 @@ def test_log_variance_stays_within_its_bounds_and_keeps_a_gradient():
     assert jax.grad(log_variance)(jnp.float32(6.0)) > 0.0
 
 
-def test_a_wider_prior_pulls_on_means_as_a_lighter_kl_does_and_keeps_the_spread():
+def test_a_wider_prior_pulls_on_means_as_a_lighter_kl_does_and_draws_spreads_to_its_own():
     """A quarter of the KL, or twice the prior's deviation: the same gradient of means, to float tolerance."""
     q, p = some(0, 0.3), some(1, 0.3)
     twice = posterior.wider(p, jnp.float32(2.0))

@@ -166,7 +166,7 @@ class Imagination:
 
 
 def _others(networks: Weights) -> Weights:
-    """For every particle the network of another."""
+    """For every particle the network of another: what two draws differ by in one place is doubt."""
     return jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), networks)
 
 

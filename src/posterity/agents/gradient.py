@@ -24,6 +24,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from pydantic import model_validator
 
+from posterity.agents import packed
 from posterity.agents.base import Info, Score, Strategy
 from posterity.errors import UserError
 from posterity.models import policy as gaussian
@@ -110,7 +111,7 @@ class PolicyGradient:
 
     def fresh(self, keys: list[Key]) -> Any:
         """x of a learner that knows nothing, for all lanes."""
-        return jax.device_get(self._fresh(_data(keys)))
+        return jax.device_get(self._fresh(packed.key_data(keys)))
 
     def begin(self, keys: list[Key], state: GradientState) -> tuple[Any, Any]:
         """What is trained, and the memory, when a task begins. `state.number` is still that of the task before."""
@@ -148,7 +149,7 @@ class PolicyGradient:
 
     def init(self, keys: list[Key]) -> GradientState:
         """Fresh everything, and no task yet."""
-        trained, value = self.fresh(keys), jax.device_get(self._fresh_value(_data(keys)))
+        trained, value = self.fresh(keys), jax.device_get(self._fresh_value(packed.key_data(keys)))
         lanes, actions = len(keys), len(self.half)
         blank = Policy(np.zeros((lanes, self.size), np.float32), np.zeros((lanes, actions), np.float32))
         noise = np.zeros((lanes, self.budget.steps, actions), np.float32)
@@ -157,7 +158,7 @@ class PolicyGradient:
     def begin_task(self, keys: list[Key], state: GradientState) -> GradientState:
         """A policy by the method's rule, and a fresh value network."""
         trained, memory = self.begin(keys, state)
-        value = self._fresh_value(_data([key.fold("value") for key in keys]))
+        value = self._fresh_value(packed.key_data([key.fold("value") for key in keys]))
         trained, composed, value = jax.device_get((trained, self._composed(trained), value))
         return GradientState(trained, memory, composed, value, self._noise(keys), 0, state.number + 1, 0)
 
@@ -178,7 +179,7 @@ class PolicyGradient:
         together = Transition(*map(np.stack, zip(*rows, strict=True)))
         steps = critic.course(together, self.spec.steps, self.settings.bootstrap)
         mask, terms = self.mask(state.number), self.terms(state)
-        data = _data([key.fold("fit") for key in keys])
+        data = packed.key_data([key.fold("fit") for key in keys])
         trained, composed, value, advantage, facts = jax.device_get(
             self._update(data, state.trained, state.value, state.policy, mask, terms, state.noise, steps)
         )
@@ -296,8 +297,3 @@ def _info(facts: dict[str, Any], lane: int, state: GradientState) -> Info:
             where = f"task {state.number}, iteration {state.iteration}"
             raise UserError(f"The policy diverged in {where} ({name} is {value}); try a smaller --step-size")
     return dict(numbers)
-
-
-def _data(keys: list[Key]) -> np.ndarray:
-    """[L, 2] the keys as JAX takes them."""
-    return np.stack([key.words(2) for key in keys])

@@ -119,7 +119,7 @@ class Lessons:
         noise, fixed = settings.posterior_noise, self.fixed_prior(prior)
         task_noise = noise * self.settings.task_noise
         factor = self._hold(number, replay.filled[number]) if self.inherits else jnp.float32(1.0)
-        if settings.inherited_hold == "wider":  # means are drawn back as much as by the lighter KL, spreads are kept
+        if settings.inherited_hold == "wider":  # means are pulled as by the lighter KL, spreads to the wider prior's
             prior, factor = posterior.wider(prior, jax.lax.rsqrt(jnp.maximum(factor, LEAST))), jnp.float32(1.0)
         keys = {"task": jax.random.fold_in(key, 0), "world": jax.random.fold_in(key, 1)}
         fits = {

@@ -25,7 +25,7 @@ The mathematics is written for one lane; all lanes run in one program through `v
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity import replay as memory
-from posterity.agents import checks
+from posterity.agents import checks, packed
 from posterity.agents.base import STRATEGIES, Info, Score, Strategy
 from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
 from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
@@ -146,7 +146,7 @@ class Vblrl:
 
     def init(self, keys: list[Key]) -> VblrlState:
         """A fresh world posterior and an empty memory."""
-        world = self._fresh(_data(keys))
+        world = self._fresh(packed.key_data(keys))
         lanes = len(keys)
         dims = (self.spec.obs_dim, len(self.spec.low))
         empty = memory.empty(self.budget.tasks, self.budget.iterations * self.budget.steps, *dims)
@@ -154,11 +154,13 @@ class Vblrl:
             world=world,
             task=world,
             prior=self.lessons.fixed_prior(world.posterior),
-            units=_lanes(normaliser.identity(*dims), lanes),
+            units=packed.repeated(normaliser.identity(*dims), lanes),
             scale=jnp.ones((lanes, 1 + dims[0])),
-            value=self._fresh_value(_data([key.fold("value") for key in keys])) if self.settings.horizon.use else (),
-            replay=_lanes(empty, lanes),
-            plan=_lanes(self.fresh_plan, lanes),
+            value=self._fresh_value(packed.key_data([key.fold("value") for key in keys]))
+            if self.settings.horizon.use
+            else (),
+            replay=packed.repeated(empty, lanes),
+            plan=packed.repeated(self.fresh_plan, lanes),
             forecast=jnp.zeros((lanes, 3)),
             number=-1,
             iteration=0,
@@ -168,11 +170,11 @@ class Vblrl:
     def begin_task(self, keys: list[Key], state: VblrlState) -> VblrlState:
         """The world posterior becomes the task's, and its prior unless this is the first task."""
         single = self.mode == "single-task"
-        task = self._fresh(_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
+        task = self._fresh(packed.key_data(keys)) if single else jax.vmap(elbo.begin)(state.world.posterior)
         inherited = self.lessons.inherits and state.number >= 0  # before that the world posterior is no belief
         prior = task.posterior if inherited else self.lessons.fixed_prior(task.posterior)
         if single and self.settings.horizon.use:
-            state = state._replace(value=self._fresh_value(_data([key.fold("value") for key in keys])))
+            state = state._replace(value=self._fresh_value(packed.key_data([key.fold("value") for key in keys])))
         return state._replace(task=task, prior=prior, number=state.number + 1, iteration=0)
 
     def act(
@@ -181,7 +183,7 @@ class Vblrl:
         """A plan for every lane, or random actions before anything was learned."""
         if self._random(state):
             return state, self._random_actions(keys)
-        met = _met(keys, obs, first)
+        met = packed.met(keys, obs, first)
         model = self._acting(state)
         action, plan = self._plan(met, model, state.units, state.plan)
         action.copy_to_host_async()  # asked for now, so that it comes without another word when it is there
@@ -192,7 +194,7 @@ class Vblrl:
 
     def program(self, keys: list[Key], state: VblrlState, obs: list[Any], first: list[bool]) -> Callable[[], Any]:
         """The compiled plan of `act` by itself, all it needs being on the device: for `posterity bench`."""
-        met = jax.device_put(_met(keys, obs, first))
+        met = jax.device_put(packed.met(keys, obs, first))
         return partial(self._plan, met, self._acting(state), state.units, state.plan)
 
     def observe(self, keys: list[Key], state: VblrlState, rows: list[Transition]) -> VblrlState:
@@ -203,10 +205,10 @@ class Vblrl:
         """Remember the iteration, then fit both posteriors."""
         settings = self.settings
         new = Transition(*(np.stack(column).astype(np.float32) for column in zip(*rows, strict=True)))
-        data = _data([key.fold("fit") for key in keys])
+        data = packed.key_data([key.fold("fit") for key in keys])
         facts: dict[str, Any] = {}
         if not self._random(state):
-            check_data = _data([key.fold("check") for key in keys])
+            check_data = packed.key_data([key.fold("check") for key in keys])
             facts |= self._check(check_data, self._acting(state), state.units, new)
             facts |= checks.forecasts(state.forecast, new, settings.planner.horizon)
         replay = self._add(state.replay, np.int32(state.number), new)
@@ -249,7 +251,9 @@ class Vblrl:
     @property
     def start(self) -> int:
         """Iterations of a task before its own posterior acts."""
-        return max(self.settings.world_iterations, -(-self.settings.task_minimum // self.budget.steps))
+        early = max(self.settings.world_iterations, -(-self.settings.task_minimum // self.budget.steps))
+        every = self.settings.world_every
+        return early + (every > 1 and early % every == 0)
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -283,14 +287,14 @@ class Vblrl:
                 "Confidence is a spread over particles, and this run plans with one; go back with --backward blend"
             )
         none = jnp.zeros(lanes)
-        plan = _lanes(self.fresh_plan, lanes)
+        plan = packed.repeated(self.fresh_plan, lanes)
         return Player(models, own.units, own.scale, own.random, plan, Chosen(none, none), strategy)
 
     def play(
         self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
     ) -> tuple[Player, list[np.ndarray]]:
         """A plan for every lane, by one model or by two together."""
-        met, chosen = _met(keys, obs, first), player.chosen
+        met, chosen = packed.met(keys, obs, first), player.chosen
         if len(player.models) == 1:
             action, plan = self._plan(met, player.models[0], player.units, player.plan)
         else:
@@ -326,24 +330,24 @@ class Vblrl:
     def _acting(self, state: VblrlState) -> Model:
         """The posterior that plans."""
         every = self.settings.world_every
-        early = state.iteration < self.start or (every > 0 and state.iteration % every == 0)
+        worlds = state.iteration < self.start or (every > 0 and state.iteration % every == 0)
         value = state.value.value if self.settings.horizon.use else ()
-        if self.mode == "hip-mdp" or (self.mode == "vblrl" and early):
+        if self.mode == "hip-mdp" or (self.mode == "vblrl" and worlds):
             return self._world_model(state.world.posterior, value)
         return self._task_model(state.task.posterior, value)
 
     def _world_model(self, q: Posterior, value: Any) -> Model:
-        return Model(q, _full(q.mean[0].bias.shape[0], self.settings.learner.posterior_noise), value)
+        return Model(q, packed.full(q.mean[0].bias.shape[0], self.settings.learner.posterior_noise), value)
 
     def _task_model(self, q: Posterior, value: Any) -> Model:
         noise = self.settings.learner.posterior_noise * self.settings.task_noise
-        return Model(q, _full(q.mean[0].bias.shape[0], noise), value)
+        return Model(q, packed.full(q.mean[0].bias.shape[0], noise), value)
 
     # One lane ----------------------------------------------------------------------------------------------------
 
     def _plan_one(self, met: jax.Array, model: Model, units: Normaliser, plan: Plan) -> tuple[jax.Array, Plan]:
         """Search with one posterior: the first action of what was found, and where the next search begins."""
-        (draw_key, search_key), obs, first = self._unpacked(met)
+        (draw_key, search_key), obs, first = packed.unpacked(met)
         returns = self.imagination.forward(draw_key, model, units, obs)
         found, _ = self._search(search_key, returns, plan, first)
         return found.mean[0], cem.shifted(found, self.fresh_plan)
@@ -352,7 +356,7 @@ class Vblrl:
         self, met: jax.Array, model: Model, units: Normaliser, action: jax.Array, after: Plan, forecast: jax.Array
     ) -> jax.Array:
         """Adds to the forecasts what the found plan will earn within its horizon, by the networks it was found by."""
-        (draw_key, search_key), obs, _ = self._unpacked(met)
+        (draw_key, search_key), obs, _ = packed.unpacked(met)
         within = self.imagination.forward(draw_key, model._replace(value=()), units, obs)
         found = jnp.concatenate([action[None], after.mean[:-1]])
         promised = within(jax.random.split(search_key)[1], found[None])[0]
@@ -369,7 +373,7 @@ class Vblrl:
         plan: Plan,
     ) -> tuple[jax.Array, Plan, Chosen]:
         """Search with two posteriors, and tell how much of the found plan the world's predicted."""
-        (draw_key, search_key), obs, first = self._unpacked(met)
+        (draw_key, search_key), obs, first = packed.unpacked(met)
         returns = self.imagination.backward(how, draw_key, task, world, units, scale, obs)
         found, last_key = self._search(search_key, returns, plan, first)
         _, notes = returns(last_key, found.mean[None])
@@ -384,33 +388,3 @@ class Vblrl:
             return returns(k, candidates)[0].mean(axis=0)
 
         return cem.cem(search_key, score, begin, self.low, self.high, self.settings.planner)[0], last_key
-
-    def _unpacked(self, met: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Two keys, the observation, and whether an episode begins with it: what `_met` packed."""
-        keys = jax.random.split(jax.random.wrap_key_data(met[:2]))
-        return keys, jax.lax.bitcast_convert_type(met[2:-1], jnp.float32), met[-1] > 0
-
-
-@cache
-def _full(lanes: int, value: float) -> jax.Array:
-    """[L] the same number, sent to the device once."""
-    return jnp.full(lanes, value, jnp.float32)
-
-
-def _data(keys: list[Key]) -> np.ndarray:
-    """[L, 2] the keys as JAX takes them."""
-    return np.stack([key.words(2) for key in keys])
-
-
-def _met(keys: list[Key], obs: list[Any], first: list[bool]) -> np.ndarray:
-    """[L, 2 + O + 1] all that a plan is told, in one array: what is sent to a GPU is sent once."""
-    met = np.empty((len(keys), 3 + len(obs[0])), np.uint32)
-    for row, key, seen, begins in zip(met, keys, obs, first, strict=True):
-        row[:2], row[-1] = key.words(2), begins
-        row[2:-1].view(np.float32)[:] = seen
-    return met
-
-
-def _lanes(tree: Any, lanes: int) -> Any:
-    """The same for every lane."""
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), tree)

@@ -40,9 +40,10 @@ def _path(config: RunConfig, name: str) -> dict[str, Any]:
     """One way of planning."""
     agent, state, keys, rows = _ready(config)
     obs, first = [row.obs[0] for row in rows], [False] * len(keys)
-    models = 2 if name == "backward" else 1
+    strategy = agent.strategies[0]
+    models = (4 if strategy == "blend" else 2) if name == "backward" else 1  # networks that predict a particle's step
     kept = agent.keep(keys, state)
-    player = agent.player(kept, kept, "back" if models > 1 else "train", "confidence")
+    player = agent.player(kept, kept, "back" if models > 1 else "train", strategy)
 
     def act(number: int) -> None:
         going, back = state, player

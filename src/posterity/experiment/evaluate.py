@@ -3,7 +3,7 @@
     zero-shot   the world posterior in a task, before any of its data
     start       the task posterior, when it first acts
     train       the task posterior, when the task was over
-    back        every earlier task, after all training: Algorithm 2 with what is known by then
+    back        every earlier task, after all training: Algorithm 2, or `blend`, with what is known by then
 
 A run puts aside what its agent was at these moments (`RunFolder.keep`), so everything here can be done later, again,
 and otherwise: with more episodes, or with another strategy for going back. Every pair of task and episode is a lane,

@@ -8,7 +8,7 @@ less).
 
 Departure: the likelihood is a mean over the batch and the KL is weighted by `kl_weight` (paper: 1e-4), as in the
 authors' code; a true bound would weigh it by one over the number of transitions. Where the world posterior is the prior
-the weight can be less (`inherited_kl`, `inherited_rows`; 1 in the paper).
+the weight can be less (`inherited_kl`, `inherited_rows`; 1 in the paper), or the prior wider (`inherited_hold`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class LearnerSettings(Settings):
         0, "Transitions of a task up to which that factor is 1; from there it falls as one over them, to it.", ge=0
     )
     inherited_hold: Literal["lighter", "wider"] = setting(
-        "lighter", "What that factor does: weigh the whole KL less, or widen the prior, which lets go of means alone."
+        "lighter",
+        "What that factor does: weigh the KL less, or widen the prior, which pulls as little on means but widens too.",
     )
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
