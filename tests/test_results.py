@@ -65,6 +65,20 @@ def test_publishing_keeps_returns_to_five_digits_factors_exactly_and_no_folders(
     assert json.loads((dest / "evaluation" / "train.jsonl").read_text())["return"] == 0.33333
 
 
+def test_runs_of_one_method_are_told_as_one_and_a_seed_counts_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """As docs/results.md and docs/experiments.md, 19, have it."""
+    vblrl = [f"cheetah-gravity-vblrl{number}" for number in ("", "-2", "-3")]
+    monkeypatch.setattr("sys.argv", ["pooled.py", "17", *vblrl, "--against", "cheetah-gravity-hip-mdp"])
+    script("table1/pooled.py").main()
+    assert "train: 318.1 ± 8.3, 12 seeds; against 38.0 ± 24.8" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["pooled.py", "18", "cheetah-gravity-vblrl-3", "cheetah-gravity-vblrl-every"])
+    script("table1/pooled.py").main()
+    blend = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("back-blend"))
+    assert blend == "back-blend: 333.6 ± 14.8, 4 seeds; minus train 13.9 ± 20.3; minus back-confidence 10.8 ± 7.3"
+
+
 def test_our_scores_stand_beside_the_papers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.argv", ["beside.py", str(RESULTS / "table1"), "--tasks", "2"])
     script("table1/beside.py").main()

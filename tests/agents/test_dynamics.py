@@ -29,7 +29,10 @@ SETTINGS = VblrlSettings.model_validate(
 
 def push(x: float, a: np.ndarray, left: float = 0.05, right: float = 0.05) -> float:
     """How far an action moves from x: left of 0 its first part counts, right of 0 its second."""
-    relu = lambda value: max(value, 0.0)  # noqa: E731
+
+    def relu(value: float) -> float:
+        return max(value, 0.0)
+
     first, second = float(a[0]), float(a[1])
     return left * (relu(first - 5 * x) - relu(-first - 5 * x)) + right * (relu(second + 5 * x) - relu(-second + 5 * x))
 

@@ -48,6 +48,7 @@ from posterity.replay import Replay
 from posterity.types import Budget, Key, Spec, Transition
 
 FORECASTS = 16  # every so many steps the found plan is imagined once more, for the record
+WEIGHED: tuple[Strategy, ...] = ("confidence", "blend")  # ways of going back that take both posteriors
 PRODUCTS = {"tf32": "tensorfloat32", "f32": "float32"}  # as JAX names them
 Mode = Literal["vblrl", "single-task", "hip-mdp"]
 
@@ -111,7 +112,7 @@ class Vblrl:
         self._fresh = self._program(lessons.fresh)
         self._plan = self._program(self._plan_one)
         self._foretell = self._program(self._foretell_one)
-        self._weigh = {how: self._program(partial(self._weigh_one, how)) for how in STRATEGIES[:2]}
+        self._weigh = {how: self._program(partial(self._weigh_one, how)) for how in WEIGHED}
         self._add = jax.jit(jax.vmap(memory.add, in_axes=(0, None, 0)), donate_argnums=0)
         self._measure = self._program(lessons.measure, in_axes=(0, 0, None))
         self._check = self._program(partial(lessons.check, self.imagination.draw))
@@ -281,7 +282,7 @@ class Vblrl:
         elif self.mode == "vblrl" and score == "zero-shot":
             models = (world,)
         elif self.mode == "vblrl" and score == "back":
-            models = {"task-only": (task,), "world-only": (today,)}.get(strategy, (task, today))
+            models = (task, today) if strategy in WEIGHED else (task if strategy == "task-only" else today,)
         if len(models) > 1 and strategy == "confidence" and self.settings.planner.particles < 2:
             raise UserError(
                 "Confidence is a spread over particles, and this run plans with one; go back with --backward blend"

@@ -48,7 +48,7 @@ class LearnerSettings(Settings):
     )
     inherited_hold: Literal["lighter", "wider"] = setting(
         "lighter",
-        "What that factor does: weigh the KL less, or widen the prior, which pulls as little on means but widens too.",
+        "What that factor does: weigh the KL less; or widen the prior, which lets go of means as far, not of spreads.",
     )
     reward_weight: float = setting(1.0, "Weight of the reward's likelihood (released code: 5).", gt=0)
     together: Literal["auto", "on", "off"] = setting(
