@@ -18,8 +18,8 @@ class Corridor(FiniteFamily):
     """Seven cells; one of the two ends is the exit. Which one is the hidden parameter: right in four tasks of five."""
 
     summary = "a corridor with the exit at one end"
-    budget = MappingProxyType({"tasks": 20, "iterations": 8, "steps": 20})
-    spec = FiniteSpec(7, 2, np.array([0.0, 1.0]), np.array([True] + 5 * [False] + [True]), steps=12)
+    budget = MappingProxyType({"tasks": 20, "iterations": 8, "steps_per_iteration": 20})
+    spec = FiniteSpec(7, 2, np.array([0.0, 1.0]), np.array([True] + 5 * [False] + [True]), max_episode_steps=12)
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         right = key.generator().random(count) < 0.8

@@ -16,14 +16,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:  # for types only: this module does not load JAX
+    import jax
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+HostArray: TypeAlias = NDArray[Any]  # in the host's memory, of any kind of number
+Array: TypeAlias = "HostArray | jax.Array"
 
 
 class Key(NamedTuple):
@@ -71,17 +76,18 @@ class Budget(NamedTuple):
 
     tasks: int
     iterations: int
-    steps: int
+    steps_per_iteration: int
 
 
 class Transition(NamedTuple):
-    """What one step, or one row per step, told. Being cut off by a time limit is not termination."""
+    """One step, or many with leading axes. Being cut off by a time limit (`truncated`) is not termination."""
 
-    obs: Any
-    action: Any
-    reward: Any
-    next_obs: Any
-    terminated: Any
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
 
 
 class Layout(NamedTuple):
@@ -104,7 +110,7 @@ class FiniteSpec(NamedTuple):
     actions: int
     levels: FloatArray  # [R] the rewards a step can give
     terminal: BoolArray  # [S] states in which an episode is over
-    steps: int  # an episode is cut off after this many
+    max_episode_steps: int  # an episode is cut off after this many
     layout: Layout | None = None  # the structure of a world in which only the places of things are hidden
 
 
@@ -114,9 +120,7 @@ class Spec(NamedTuple):
     obs_dim: int  # O
     low: FloatArray  # [A] least action
     high: FloatArray  # [A] greatest action
-    steps: int  # an episode is cut off after this many
+    max_episode_steps: int  # an episode is cut off after this many
     alive: tuple[FloatArray, FloatArray] | None  # (low [O], high [O]): outside this box an episode ends
-    least: tuple[FloatArray, FloatArray] | None = (
-        None  # least units of observations [O], of reward and changes [1 + O]:
-    )
+    min_scale: tuple[FloatArray, FloatArray] | None = None  # least scale of observations [O], of (reward, change) [1 + O]:
     # what lies still in the first task may be elsewhere, or move, in the second

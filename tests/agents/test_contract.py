@@ -9,7 +9,7 @@ import pytest
 from posterity.agents import METHODS, method
 from posterity.agents.base import SCORES, Score
 from posterity.experiment import checkpoint
-from posterity.experiment.lanes import EachLane, collect
+from posterity.experiment.collect import EachLane, collect
 from posterity.families import family_type
 from posterity.types import Budget, Key
 

@@ -12,7 +12,7 @@ import pytest
 from posterity.agents.lpg_ftw import LpgFtw, LpgFtwSettings, _grown, best_dictionary, quadratic
 from posterity.experiment.config import resolve
 from posterity.experiment.progress import Quiet
-from posterity.experiment.record import RunFolder
+from posterity.experiment.folder import RunFolder
 from posterity.experiment.run import lifelong
 from posterity.models.policy import Batch, Policy
 from posterity.types import Budget, Key, Spec, Transition

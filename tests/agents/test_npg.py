@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from posterity.agents.npg import Npg, NpgSettings
 from posterity.errors import UserError
-from posterity.experiment.lanes import collect
+from posterity.experiment.collect import collect
 from posterity.models import policy as gaussian
 from posterity.models import value as critic
 from posterity.models.natural import conjugate_gradient, natural_step

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posterity.agents.base import Score, Strategy
-from posterity.agents.lessons import VblrlSettings
+from posterity.agents.training import VblrlSettings
 from posterity.agents.vblrl import Mode, Vblrl
 from posterity.errors import UserError
 from posterity.models import horizon, network

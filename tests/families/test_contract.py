@@ -94,11 +94,11 @@ def test_an_episode_is_cut_off_after_the_steps_of_the_spec_and_that_is_not_termi
     env = family.make(task)
     env.action_space.seed(3)
     env.reset(seed=0)
-    for step in range(family.spec.steps):
+    for step in range(family.spec.max_episode_steps):
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         if terminated:
             return
-        assert truncated == (step + 1 == family.spec.steps)
+        assert truncated == (step + 1 == family.spec.max_episode_steps)
 
 
 def test_every_task_can_be_drawn(family: Family):

@@ -60,14 +60,14 @@ def test_there_is_always_something_to_find_and_it_can_be_reached_in_one_epoch():
     distance = np.full(FAMILY.spec.states, np.inf)
     for kind in range(len(KINDS)):
         distance[kind * FAMILY.cells + FAMILY.start] = 0
-    for _ in range(FAMILY.spec.steps):
+    for _ in range(FAMILY.spec.max_episode_steps):
         for action in range(FAMILY.spec.actions):
             np.minimum.at(distance, layout.move[:, action], distance + 1)
     for house in HOUSES[:500]:
         goal = house.factors["goal"]
         cells = house.factors["objects"][KINDS[goal]]
         assert cells
-        assert all(distance[goal * FAMILY.cells + cell] <= FAMILY.spec.steps for cell in cells)
+        assert all(distance[goal * FAMILY.cells + cell] <= FAMILY.spec.max_episode_steps for cell in cells)
 
 
 def test_no_room_is_nearer_to_the_start_than_another():

@@ -8,7 +8,7 @@ import pytest
 
 from posterity.errors import UserError
 from posterity.families import family_type, metaworld
-from posterity.families.metaworld import LEAST, MT10, ArmEnv, Mt10, Mt50, MtSettings, Reach, ReachSettings, ReachWall
+from posterity.families.metaworld import MIN_SCALE, MT10, ArmEnv, Mt10, Mt50, MtSettings, Reach, ReachSettings, ReachWall
 from posterity.types import Key
 
 pytest.importorskip("metaworld", reason="the extra is not installed: pip install 'posterity[metaworld]'")
@@ -173,12 +173,12 @@ def test_every_view_is_as_large_as_the_spec_says_and_its_units_are_known():
     for observation, size in (("full", 39), ("moving", 27)):
         spec = Mt10(MtSettings.model_validate({"observation": observation, "goal": "hidden"})).spec
         assert spec.obs_dim == size
-        assert spec.least is not None
-        assert (len(spec.least[0]), len(spec.least[1])) == (size, size + 1)
-        lies_still = spec.least[0] > 0.0  # and may lie elsewhere in another task
-        assert (spec.least[1][1:][lies_still] > 0.0).all()
-        assert (spec.least[1][1:][lies_still] < 0.3 * spec.least[0][lies_still]).all()
-    assert (LEAST[:39] > 0).all()
+        assert spec.min_scale is not None
+        assert (len(spec.min_scale[0]), len(spec.min_scale[1])) == (size, size + 1)
+        lies_still = spec.min_scale[0] > 0.0  # and may lie elsewhere in another task
+        assert (spec.min_scale[1][1:][lies_still] > 0.0).all()
+        assert (spec.min_scale[1][1:][lies_still] < 0.3 * spec.min_scale[0][lies_still]).all()
+    assert (MIN_SCALE[:39] > 0).all()
 
 
 def test_without_the_package_the_family_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

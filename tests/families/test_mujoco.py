@@ -13,7 +13,7 @@ from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
 from posterity.errors import UserError
 from posterity.families import family_type
-from posterity.families.mujoco import BODIES, Bodies, HopperGravity, MujocoSettings, build_model, factors
+from posterity.families.mujoco import BODIES, BatchedPhysics, HopperGravity, MujocoSettings, build_model, factors
 from posterity.types import Key
 
 mujoco: Any = importlib.import_module("mujoco")  # its names are made at run time, so the type checker sees none
@@ -39,13 +39,13 @@ def test_the_list_is_the_same_for_every_seed():
 
 def test_an_episode_is_as_long_as_the_papers_or_as_one_says():
     """By truncation, and the spec says the same."""
-    for settings, steps in (({}, 100), ({"steps": 7}, 7)):
+    for settings, steps in (({}, 100), ({"steps_per_iteration": 7}, 7)):
         family = family_type("cheetah-gravity")(MujocoSettings.model_validate(settings))
         env = family.make(family.tasks(Key.of(0), 1)[0])
         env.reset(seed=0)
         ends = [env.step(np.zeros(6))[2:4] for _ in range(steps)]
         assert ends == [(False, False)] * (steps - 1) + [(False, True)]
-        assert family.spec.steps == steps
+        assert family.spec.max_episode_steps == steps
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -146,7 +146,7 @@ def test_observations_are_the_papers_or_gymnasiums():
 
 def lanes_of(name: str, observation: str, count: int) -> list[Any]:
     """A task of its own in every lane, cut off soon, so that there are resets."""
-    family = family_type(name)(MujocoSettings.model_validate({"observation": observation, "steps": 23}))
+    family = family_type(name)(MujocoSettings.model_validate({"observation": observation, "steps_per_iteration": 23}))
     envs = [family.make(task) for task in family.tasks(Key.of(0), count)]
     for lane, env in enumerate(envs):
         env.reset(seed=lane)
@@ -178,7 +178,7 @@ def test_physics_ahead_is_to_the_bit_what_environments_do(
         MujocoEnv, "_step_mujoco_simulation", lambda env, *rest: (alone.append(env), simulate(env, *rest))
     )
     generator = np.random.default_rng(0)
-    with Bodies(handed, threads) as bodies:
+    with BatchedPhysics(handed, threads) as bodies:
         for step in range(150):
             shape = (lanes, *plain[0].action_space.shape)
             actions = generator.uniform(-1.3, 1.3, shape).astype(np.float32 if step % 2 else np.float64)
@@ -203,7 +203,7 @@ def test_physics_ahead_is_to_the_bit_what_environments_do(
 def test_what_was_handed_is_for_one_action_and_one_state():
     plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
     actions = [np.full(3, 0.5), np.full(3, -0.5)]
-    with Bodies(handed, 1) as bodies:
+    with BatchedPhysics(handed, 1) as bodies:
         bodies([0, 1], actions)
         np.testing.assert_equal(handed[0].step(actions[1]), plain[0].step(actions[1]))  # another action
         np.testing.assert_equal(handed[0].step(actions[0]), plain[0].step(actions[0]))  # not the next step either
@@ -220,7 +220,7 @@ def test_lanes_in_one_state_may_share_a_worker():
     plain, *envs = lanes = [family.make(family.tasks(Key.of(0), 1)[0]) for _ in range(4)]
     for env in lanes:
         env.reset(seed=0)
-    with Bodies(envs, 3) as bodies:
+    with BatchedPhysics(envs, 3) as bodies:
         for _ in range(10):
             bodies(range(3), [np.full(3, 0.1)] * 3)
             assert all(getattr(env.unwrapped, "handed", None) is not None for env in envs), "any worker has it"
@@ -232,9 +232,9 @@ def test_lanes_in_one_state_may_share_a_worker():
 def test_physics_ahead_can_be_refused_and_cores_are_counted_everywhere(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 9)
-    for ahead, kind in (("auto", Bodies), ("off", type(None))):
+    for ahead, kind in (("auto", BatchedPhysics), ("off", type(None))):
         family = HopperGravity(MujocoSettings.model_validate({"ahead": ahead}))
-        with family.ahead(lanes_of("hopper-gravity", "paper", 4)) as made:
+        with family.prestep(lanes_of("hopper-gravity", "paper", 4)) as made:
             assert isinstance(made, kind)
 
 
@@ -246,7 +246,7 @@ def test_frames_that_mujoco_left_out_after_a_warning_are_done_by_the_environment
     for envs in (plain, handed):
         envs[0].unwrapped.data.qvel[:] = 1e11
     actions = [np.full(3, 0.5)] * 2
-    with Bodies(handed, 1) as bodies:
+    with BatchedPhysics(handed, 1) as bodies:
         bodies([0, 1], actions)
         assert [env.unwrapped.handed is not None for env in handed] == [False, True]
         for one, other in zip(plain, handed, strict=True):
@@ -261,9 +261,9 @@ def test_physics_is_done_ahead_where_there_are_lanes_and_cores_for_it(
     lanes: int, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("posterity.families.mujoco._cores", lambda: cores)
-    with HopperGravity().ahead(lanes_of("hopper-gravity", "paper", lanes)) as ahead:
-        assert isinstance(ahead, Bodies) == (threads > 0)
-        if isinstance(ahead, Bodies):
+    with HopperGravity().prestep(lanes_of("hopper-gravity", "paper", lanes)) as ahead:
+        assert isinstance(ahead, BatchedPhysics) == (threads > 0)
+        if isinstance(ahead, BatchedPhysics):
             assert len(ahead.workers) == threads
     if ahead is not None:
         with pytest.raises(RuntimeError, match="shutdown"):

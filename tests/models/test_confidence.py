@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.models.confidence import BackwardSettings, blend, choose, confidence, variance
-from posterity.models.network import Prediction
+from posterity.models.mlp import Prediction
 
 ONE = jnp.ones(3)
 

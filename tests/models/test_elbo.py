@@ -4,7 +4,7 @@ import numpy as np
 
 from posterity.models import elbo, network, posterior
 from posterity.models.elbo import Batch, LearnerSettings
-from posterity.models.network import NetworkSettings
+from posterity.models.mlp import NetworkSettings
 
 LINEAR = NetworkSettings(hidden=())
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.models import network, posterior
-from posterity.models.network import Layer, NetworkSettings
+from posterity.models.mlp import Layer, NetworkSettings
 from posterity.models.posterior import Posterior
 
 SHAPE = NetworkSettings(hidden=(5,))

@@ -4,7 +4,7 @@ import numpy as np
 
 from posterity.planning import cem
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.imagine import Imagined, imagined_returns
+from posterity.planning.rollout import Imagined, imagined_returns
 
 LOW, HIGH = jnp.array([-1.0, -2.0]), jnp.array([1.0, 2.0])
 SETTINGS = PlannerSettings(horizon=4, candidates=300, elites=30, rounds=8)

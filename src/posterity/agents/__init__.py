@@ -27,7 +27,7 @@ class Method(NamedTuple):
         return _load(self.agent)
 
 
-_VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.lessons:VblrlSettings", False)
+_VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.training:VblrlSettings", False)
 _BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings", True)
 _NPG = ("posterity.agents.npg:Npg", "posterity.agents.npg:NpgSettings", False)
 _EWC = ("posterity.agents.ewc:Ewc", "posterity.agents.ewc:EwcSettings", False)

@@ -1,65 +1,102 @@
-"""What an agent is: pure functions of a state.
+"""The contract between a learner and everything around it.
 
-An agent is written for one lane (one seed). Its state is a NamedTuple of arrays and numbers, so that a checkpoint is
-the state and nothing hides; the agent object itself holds settings only. Randomness comes from the key it is handed.
+An agent is a set of functions of a state. It runs L learners (lanes) side by side, one for each seed. Its state is one
+tree of arrays with a leading axis of lanes, so that a checkpoint is the state and nothing hides; plain numbers in the
+tree are the same for all lanes. The agent object itself holds settings only. Randomness comes from the keys, one for
+each lane, and no lane knows of another. What is written for one lane runs for all through `agents/lanes.py`.
+
+    state = agent.init(keys)
+    for each task:
+        state = agent.begin_task(keys, state)
+        for each iteration:
+            for each step:
+                state, actions = agent.act(keys, state, obs, first)
+                state = agent.observe(keys, state, step)
+            state, info = agent.update(keys, state, rows)
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
-from posterity.types import Key, Transition
+from posterity.settings import Settings
+from posterity.types import BoolArray, HostArray, Key, Transition
 
-Info = dict[str, float | int]
+State = TypeVar("State")  # a tree of arrays with a leading axis of lanes
+Snapshot = TypeVar("Snapshot")  # likewise
+Keys = Sequence[Key]  # [L]
+Info = Mapping[str, HostArray]  # numbers [L] for the record; one that is not finite is left out of it
 
 Score = Literal["zero-shot", "start", "train", "back"]
 SCORES: tuple[Score, ...] = ("zero-shot", "start", "train", "back")
-Strategy = Literal["confidence", "blend", "task-only", "world-only"]  # whose predictions Back is planned with
-STRATEGIES: tuple[Strategy, ...] = ("confidence", "blend", "task-only", "world-only")
 
 
-class Agent(Protocol):
-    """The contract between a learner and the lifelong loop."""
+class Policy(Protocol):
+    """Acts in an evaluation and does not learn. It is made anew for every set of episodes."""
 
-    def init(self, key: Key) -> Any:
+    def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
+        """Actions [L, ...] for observations [L, ...]. `first` [L]: an episode begins with this observation."""
+        ...
+
+    def facts(self) -> Info:
+        """What there is to say of the last actions; an episode's record has the mean over its steps."""
+        ...
+
+
+class Agent(ABC, Generic[State, Snapshot]):
+    """A learner. Made as `AgentClass(spec, settings, budget)`; docs/adding-a-method.md has a small one."""
+
+    summary: ClassVar[str] = ""  # one line for `posterity methods`
+    settings_type: ClassVar[type[Settings]]
+    finite: ClassVar[bool] = False  # learns finite MDPs, or else tasks with real observations and actions
+
+    @abstractmethod
+    def init(self, keys: Keys) -> State:
         """The state before the first task."""
-        ...
 
-    def begin_task(self, key: Key, state: Any) -> Any:
-        """A new task begins: the world posterior becomes the task's prior. The agent is not told which task."""
-        ...
+    @abstractmethod
+    def begin_task(self, keys: Keys, state: State) -> State:
+        """A new task begins: what is believed about the family becomes its prior. Agents are not told which task."""
 
-    def act(self, key: Key, state: Any, obs: Any, first: bool) -> tuple[Any, Any]:
-        """The state after deciding, and the action. `first`: an episode begins with `obs`."""
-        ...
+    @abstractmethod
+    def act(self, keys: Keys, state: State, obs: HostArray, first: BoolArray) -> tuple[State, HostArray]:
+        """The state after deciding, and the actions [L, ...]. `first` [L]: an episode begins with this observation."""
 
-    def observe(self, key: Key, state: Any, row: Transition) -> Any:
-        """One step happened. Learners that only learn between iterations return `state`."""
-        ...
+    def observe(self, keys: Keys, state: State, step: Transition) -> State:
+        """One step [L, ...] happened. Agents that learn only between iterations leave this out."""
+        return state
 
-    def learn(self, key: Key, state: Any, rows: Transition) -> tuple[Any, Info]:
-        """An iteration ended; `rows` are its steps in order. The numbers go into its record."""
-        ...
+    @abstractmethod
+    def update(self, keys: Keys, state: State, rows: Transition) -> tuple[State, Info]:
+        """An iteration ended; `rows` [L, B, ...] are its steps in order. The numbers go into its record."""
 
-    # Evaluation: acting without learning, later
+    # Evaluation: acting later as now, without learning
 
     @property
-    def start(self) -> int:
+    def start_iterations(self) -> int:
         """Iterations of a task after which its score Start is taken."""
-        ...
+        return 1
 
-    def keep(self, key: Key, state: Any) -> Any:
-        """What it takes to act later as now: a NamedTuple of arrays."""
-        ...
+    @property
+    def back_variants(self) -> tuple[str, ...]:
+        """The names of the ways in which the score Back can be played, the default first; empty: there is one way."""
+        return ()
 
-    def player(self, own: Any, latest: Any, score: Score, strategy: Strategy) -> Any:
-        """Who acts in an evaluation of a task.
+    @abstractmethod
+    def snapshot(self, keys: Keys, state: State) -> Snapshot:
+        """What it takes to act later as now: a tree of arrays with a leading axis of lanes."""
 
-        `own` was kept in that task: before its first iteration for zero-shot, after `start` iterations for start, after
-        its last one for train and back. `latest` was kept at the end of the last task learned: what going back may use.
+    @abstractmethod
+    def policy(self, own: Snapshot, latest: Snapshot, score: Score, variant: str) -> Policy:
+        """What acts when a task is evaluated.
+
+        `own` was taken in that task: before its first iteration for zero-shot, after `start_iterations` for start,
+        after its last iteration for train and back. `latest` was taken at the end of the last task learned: what going
+        back may use. `variant` is one of `back_variants` for the score back, and empty elsewhere.
         """
-        ...
 
-    def play(self, key: Key, player: Any, obs: Any, first: bool) -> tuple[Any, Any]:
-        """The player after deciding, and its action. Nothing is learned."""
-        ...
+    def describe(self) -> Mapping[str, str]:
+        """On what the numbers are computed (device, kernels and why not), for the record."""
+        return {}

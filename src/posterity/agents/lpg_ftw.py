@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.agents.gradient import GradientSettings, GradientState, PolicyGradient
+from posterity.agents.policy_gradient import GradientSettings, GradientState, PolicyGradient
 from posterity.models.natural import hessian
 from posterity.models.policy import Policy
 from posterity.settings import setting

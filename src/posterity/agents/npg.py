@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from posterity.agents.gradient import GradientSettings, GradientState, PolicyGradient
+from posterity.agents.policy_gradient import GradientSettings, GradientState, PolicyGradient
 from posterity.models.policy import Policy
 from posterity.settings import setting
 from posterity.types import Key

@@ -32,11 +32,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity import replay as memory
+from posterity.models import replay as memory
 from posterity.agents import checks, packed
 from posterity.agents.base import STRATEGIES, Info, Score, Strategy
-from posterity.agents.dynamics import Chosen, Imagination, Model, Returns
-from posterity.agents.lessons import Group, Lessons, VblrlSettings, Who
+from posterity.agents.rollouts import Chosen, Imagination, Model, Returns
+from posterity.agents.training import Group, Lessons, VblrlSettings, Who
 from posterity.errors import UserError
 from posterity.models import elbo, normaliser
 from posterity.models.elbo import Learning
@@ -44,7 +44,7 @@ from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning import cem
 from posterity.planning.cem import Plan
-from posterity.replay import Replay
+from posterity.models.replay import Replay
 from posterity.types import Budget, Key, Spec, Transition
 
 FORECASTS = 16  # every so many steps the found plan is imagined once more, for the record

@@ -11,7 +11,7 @@ from posterity.commands.arguments import parse
 from posterity.errors import UserError, unknown
 from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
-from posterity.experiment.record import session
+from posterity.experiment.folder import session
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from posterity.commands.reporting import write_report
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.progress import progress_for
-from posterity.experiment.record import RunFolder
+from posterity.experiment.folder import RunFolder
 from posterity.experiment.run import Outcome, check, guarded, lifelong
 from posterity.families import FAMILIES
 

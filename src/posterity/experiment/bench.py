@@ -19,9 +19,9 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import Learners, advance_all
+from posterity.experiment.collect import Learners, advance_all
 from posterity.experiment.progress import Quiet
-from posterity.experiment.record import RunFolder
+from posterity.experiment.folder import RunFolder
 from posterity.experiment.run import build, lifelong, together
 from posterity.families.base import Family
 from posterity.types import Key, Spec, Transition

@@ -23,8 +23,8 @@ from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import EachLane, Learners, Successes, advance_all, reset
-from posterity.experiment.record import Moment, RunFolder, read_config
+from posterity.experiment.collect import EachLane, Learners, Successes, advance_all, reset
+from posterity.experiment.folder import Moment, RunFolder, read_config
 from posterity.experiment.run import build, together
 from posterity.families.base import Family
 from posterity.types import Key, Task

@@ -19,10 +19,10 @@ from posterity.errors import UserError
 from posterity.experiment import checkpoint
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig
-from posterity.experiment.lanes import Collected, EachLane, Learners, collect
-from posterity.experiment.probe import Probe
+from posterity.experiment.collect import Collected, EachLane, Learners, collect
+from posterity.experiment.truth import Probe
 from posterity.experiment.progress import Progress
-from posterity.experiment.record import Moment, RunFolder
+from posterity.experiment.folder import Moment, RunFolder
 from posterity.families import family_type
 from posterity.families.base import Family
 from posterity.types import Budget, Key

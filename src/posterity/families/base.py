@@ -18,7 +18,7 @@ from gymnasium import spaces
 from posterity.settings import Settings
 from posterity.types import FiniteSpec, FloatArray, IntArray, Key, Task
 
-Ahead = Callable[[Sequence[int], Sequence[Any]], None]  # the lanes that are to step, and the actions of all lanes
+Prestep = Callable[[Sequence[int], Sequence[Any]], None]  # the lanes that are to step, and the actions of all lanes
 
 
 class NoSettings(Settings):
@@ -30,7 +30,7 @@ class Family(ABC):
 
     summary: ClassVar[str] = ""
     settings_type: ClassVar[type[Settings]] = NoSettings
-    budget: ClassVar[Mapping[str, int]] = {}  # tasks, iterations, steps of a family of one's own; ours have presets
+    budget: ClassVar[Mapping[str, int]] = {}  # tasks, iterations, steps_per_iteration of a family of one's own; ours have presets
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
     spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
@@ -45,7 +45,7 @@ class Family(ABC):
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """The environment of `task`. `reset(seed=...)` decides everything that is random in the episode."""
 
-    def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
+    def prestep(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Prestep | None]:
         """What does part of the next step of several `envs` together, before they step; None: nothing to gain.
 
         No observation, reward or ending may depend on whether it is used.
@@ -81,7 +81,7 @@ class FiniteFamily(Family):
         return None
 
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
-        """The environment that plays `truth(task)`, cut off after `spec.steps` steps."""
+        """The environment that plays `truth(task)`, cut off after `spec.max_episode_steps` steps."""
         return FiniteEnv(self.spec, self.truth(task))
 
 
@@ -113,7 +113,7 @@ class FiniteEnv(gymnasium.Env[Any, Any]):
         successor = self.truth.successor
         self.state = outcome if successor is None else int(successor[self.state, action, outcome])
         self.elapsed += 1
-        return self.state, reward, bool(self.finite.terminal[self.state]), self.elapsed >= self.finite.steps, {}
+        return self.state, reward, bool(self.finite.terminal[self.state]), self.elapsed >= self.finite.max_episode_steps, {}
 
     def _pick(self, ladder: FloatArray) -> int:
         """The category in whose part of the cumulative ladder a uniform number falls."""

@@ -44,7 +44,7 @@ class BoxJumpSettings(Settings):
     obstacle_height: float = setting(10.0, "Height of the obstacle.", gt=0)
     jump: float = setting(15.0, "Height above the floor beyond which a jump turns down.", gt=0)
     threshold: float = setting(0.0, "An action above it is a jump.", gt=-1, lt=1)
-    steps: int = setting(60, "Steps after which an episode is cut off; reaching the wall takes 56.", ge=1)
+    max_episode_steps: int = setting(60, "Steps after which an episode is cut off; reaching the wall takes 56.", ge=1)
 
     @model_validator(mode="after")
     def _fits(self) -> BoxJumpSettings:
@@ -70,7 +70,7 @@ class BoxJump(Family):
         low, high = -wide, wide.copy()
         high[0] = (last + 0.5) * chosen.speed  # halfway to the next place, where an imagined step may err a little
         low[2] = 0.2 * chosen.speed  # in the world vx is 0 or the speed; in imagination it falls as a hit gets likelier
-        self.spec = Spec(obs_dim=4, low=np.array([-1.0]), high=np.array([1.0]), steps=chosen.steps, alive=(low, high))
+        self.spec = Spec(obs_dim=4, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=chosen.max_episode_steps, alive=(low, high))
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Whole positions, uniform from `low` to `high`, one stream per seed."""
@@ -82,7 +82,7 @@ class BoxJump(Family):
 
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """The world with the obstacle in its place."""
-        return TimeLimit(BoxJumpEnv(self.settings, task.factors["position"]), self.settings.steps)
+        return TimeLimit(BoxJumpEnv(self.settings, task.factors["position"]), self.settings.max_episode_steps)
 
     def clearing(self, task: Task) -> list[float]:
         """The columns of the floor from which a jump clears the obstacle. For people and tests; agents never get it."""

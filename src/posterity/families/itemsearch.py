@@ -28,7 +28,7 @@ class ItemSearchSettings(Settings):
     """The size of a house and of an epoch."""
 
     room: int = setting(4, "Cells along one side of a room; the house is 2 rooms and a wall wide.", ge=2, le=20)
-    steps: int = setting(21, "Steps after which an episode is cut off (paper: 21).", ge=1)
+    max_episode_steps: int = setting(21, "Steps after which an episode is cut off (paper: 21).", ge=1)
 
 
 class ItemSearch(FiniteFamily):
@@ -54,7 +54,7 @@ class ItemSearch(FiniteFamily):
             actions=len(MOVES),
             levels=np.array([0.0, 1.0]),
             terminal=np.arange(count) == count - 1,
-            steps=self.settings.steps,
+            steps=self.settings.max_episode_steps,
             layout=Layout(move=move, where=places, reward=1.0, found=count - 1),
         )
 

@@ -34,10 +34,10 @@ STEP = 0.0125  # seconds
 # What is one unit at least: places differ by some 5 cm between tasks, the hand moves some 2 mm a step, and rewards go
 # up to 2,300 or 10. A goal never moves; without a unit of change of its own, noise would move it by
 # centimetres in imagination.
-LEAST_REWARD = {"v1": 500.0, "v2": 2.0}
+MIN_SCALE_REWARD = {"v1": 500.0, "v2": 2.0}
 _NOW = np.array([0.05] * 3 + [0.1] + 2 * ([0.05] * 3 + [0.2] * 4))
-LEAST = np.concatenate([_NOW, _NOW, [0.05] * 3, np.zeros(3)])
-LEAST_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [[0.002] * 3, np.zeros(3)])
+MIN_SCALE = np.concatenate([_NOW, _NOW, [0.05] * 3, np.zeros(3)])
+MIN_SCALE_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [[0.002] * 3, np.zeros(3)])
 MT10 = (
     "reach",
     "push",
@@ -72,7 +72,7 @@ class ReachSettings(Settings):
         "places: hand and object, as v1 of 2019; moving: and speed and pull of the hand; full: today's 39.",
     )
     reward: Literal["v1", "v2"] = setting("v1", "v1: dense, to about 2,300 a step (paper); v2: today's, 0 to 10.")
-    steps: int = setting(150, "Steps after which an episode is cut off (paper: 150).", ge=1, le=500)
+    max_episode_steps: int = setting(150, "Steps after which an episode is cut off (paper: 150).", ge=1, le=500)
 
 
 class MtSettings(Settings):
@@ -85,7 +85,7 @@ class MtSettings(Settings):
     order: Literal["paper", "alphabetical"] = setting(
         "paper", "paper: reach, push, pick-place and on; alphabetical: as the package lists mt50."
     )
-    steps: int = setting(500, "Steps after which an episode is cut off (released code: 500).", ge=1, le=500)
+    max_episode_steps: int = setting(500, "Steps after which an episode is cut off (released code: 500).", ge=1, le=500)
 
 
 class MetaworldFamily(Family):
@@ -95,9 +95,9 @@ class MetaworldFamily(Family):
         super().__init__(settings)
         _classes()
         self.view = self.kind_of_view()
-        view, reward = VIEWS[self.view], LEAST_REWARD[self._options()["reward"]]
-        least = view(LEAST), np.append(reward, view(LEAST_CHANGE))
-        self.spec = Spec(len(least[0]), -np.ones(4), np.ones(4), self.settings.steps, alive=None, least=least)
+        view, reward = VIEWS[self.view], MIN_SCALE_REWARD[self._options()["reward"]]
+        least = view(MIN_SCALE), np.append(reward, view(MIN_SCALE_CHANGE))
+        self.spec = Spec(len(least[0]), -np.ones(4), np.ones(4), self.settings.max_episode_steps, alive=None, min_scale=least)
 
     def kind_of_view(self) -> str:
         """Which of VIEWS an agent has."""
@@ -118,7 +118,7 @@ class MetaworldFamily(Family):
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """The package's environment, with everything in its place."""
         env = ArmEnv(task.factors["category"], task.factors["places"], self.view, **self._options())
-        return TimeLimit(env, self.settings.steps)
+        return TimeLimit(env, self.settings.max_episode_steps)
 
     def _options(self) -> dict[str, Any]:
         return {"reward": "v2", "hidden": self.settings.goal == "hidden"}
@@ -190,7 +190,7 @@ class ArmEnv(gymnasium.Env[Any, Any]):
         self.inner._set_task_called = self.inner._freeze_rand_vec = True
         self.inner._last_rand_vec = np.array(where, dtype=np.float64)
         self.view = VIEWS[view]
-        self.observation_space = spaces.Box(-np.inf, np.inf, self.view(LEAST).shape, np.float64)
+        self.observation_space = spaces.Box(-np.inf, np.inf, self.view(MIN_SCALE).shape, np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

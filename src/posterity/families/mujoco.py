@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Ahead, Family
+from posterity.families.base import Prestep, Family
 from posterity.settings import Settings, setting
 from posterity.types import FloatArray, Key, Spec, Task
 
@@ -89,8 +89,8 @@ class MujocoSettings(Settings):
         "paper",
         "paper: velocities / 5, or sine and cosine of the cheetah's pitch; gym: as Gymnasium has it.",
     )
-    steps: int = setting(0, "Steps after which an episode is cut off; 0: the paper's 100 or 400.", ge=0)
-    ahead: Literal["auto", "off"] = setting(
+    max_episode_steps: int = setting(0, "Steps after which an episode is cut off; 0: the paper's 100 or 400.", ge=0)
+    prestep: Literal["auto", "off"] = setting(
         "auto",
         "Physics of all lanes in threads before they step: auto (with 4 lanes or more and cores for them) or off.",
     )
@@ -112,7 +112,7 @@ class MujocoFamily(Family):
         for index, (least, most) in body.alive.items():
             low[index], high[index] = least, most
         limit = np.ones(body.actions)
-        horizon = self.settings.steps or body.horizon
+        horizon = self.settings.max_episode_steps or body.horizon
         self.spec = Spec(size, -limit, limit, horizon, (low, high) if body.alive else None)
 
     def tasks(self, key: Key, count: int) -> list[Task]:
@@ -128,13 +128,13 @@ class MujocoFamily(Family):
         sizes = task.factors.get("bodyparts", (1.0, 1.0, 1.0, 1.0))
         model = build_model(self.body, gravity, sizes)
         env = _environment(self.body)(model, self.settings.observation)
-        return TimeLimit(env, self.spec.steps)
+        return TimeLimit(env, self.spec.max_episode_steps)
 
-    def ahead(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Ahead | None]:
+    def prestep(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Prestep | None]:
         """Physics in threads, each with a core to itself; with fewer than four of either there is little to gain."""
         threads = min(len(envs), _cores() - 1)  # one is left to the loop
-        wanted = self.settings.ahead == "auto" and threads >= FEWEST
-        return Bodies(envs, threads) if wanted else super().ahead(envs)
+        wanted = self.settings.prestep == "auto" and threads >= FEWEST
+        return BatchedPhysics(envs, threads) if wanted else super().prestep(envs)
 
 
 def factors(body: str, hidden: str, count: int) -> list[Any]:
@@ -178,7 +178,7 @@ def _environment(body: str) -> Any:
     base = getattr(importlib.import_module(f"gymnasium.envs.mujoco.{BODIES[body].module}"), BODIES[body].environment)
 
     class TaskEnv(base):
-        handed: tuple[FloatArray, FloatArray] | None = None  # by `Bodies`: control of the next step, and state after it
+        handed: tuple[FloatArray, FloatArray] | None = None  # by `BatchedPhysics`: control of the next step, and state after it
 
         def __init__(self, model: Any, observation: str) -> None:
             self._task_model, self._paper = model, observation == "paper"
@@ -214,7 +214,7 @@ def _environment(body: str) -> Any:
     return TaskEnv
 
 
-class Bodies:
+class BatchedPhysics:
     """The physics of several lanes together, in MuJoCo's own threads, before their environments step.
 
     An environment is handed the state it would come to, to the bit: time, positions, velocities and where the solver's
@@ -239,7 +239,7 @@ class Bodies:
         ]
         self.physics, self.warm = slice(sizes[0]), slice(sizes[0], sum(sizes))
 
-    def __enter__(self) -> Bodies:
+    def __enter__(self) -> BatchedPhysics:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ class PendulumSettings(Settings):
 
     low: float = setting(0.5, "Least factor on Gymnasium's gravity of 10.", gt=0)
     high: float = setting(1.5, "Greatest factor on it.", gt=0)
-    steps: int = setting(200, "Steps after which an episode is cut off.", ge=1)
+    max_episode_steps: int = setting(200, "Steps after which an episode is cut off.", ge=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> PendulumSettings:
@@ -40,7 +40,7 @@ class PendulumGravity(Family):
 
     def __init__(self, settings: PendulumSettings | None = None) -> None:
         super().__init__(settings)
-        self.spec = Spec(obs_dim=3, low=np.array([-2.0]), high=np.array([2.0]), steps=self.settings.steps, alive=None)
+        self.spec = Spec(obs_dim=3, low=np.array([-2.0]), high=np.array([2.0]), max_episode_steps=self.settings.max_episode_steps, alive=None)
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Factors uniform between `low` and `high`, one stream per seed."""
@@ -52,4 +52,4 @@ class PendulumGravity(Family):
 
     def make(self, task: Task) -> gymnasium.Env[Any, Any]:
         """Gymnasium's environment with g changed."""
-        return TimeLimit(PendulumEnv(g=NOMINAL * task.factors["gravity"]), self.settings.steps)
+        return TimeLimit(PendulumEnv(g=NOMINAL * task.factors["gravity"]), self.settings.max_episode_steps)

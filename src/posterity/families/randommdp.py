@@ -27,7 +27,7 @@ class RandomMDPSettings(Settings):
     sparsity: float = setting(0.3, "Dirichlet parameter of the world's rows: small means few likely outcomes.", gt=0)
     concentration: float = setting(20.0, "How alike the tasks are: large means all near the world's rows.", gt=0)
     world: int = setting(0, "Which hidden world; the same for all seeds of a run.", ge=0)
-    steps: int = setting(20, "Steps after which an episode is cut off.", ge=1)
+    max_episode_steps: int = setting(20, "Steps after which an episode is cut off.", ge=1)
 
 
 class RandomMDP(FiniteFamily):
@@ -48,7 +48,7 @@ class RandomMDP(FiniteFamily):
             actions=chosen.actions,
             levels=np.array(chosen.levels),
             terminal=np.zeros(chosen.states, dtype=bool),
-            steps=chosen.steps,
+            steps=chosen.max_episode_steps,
         )
 
     def tasks(self, key: Key, count: int) -> list[Task]:

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.models.network import Prediction
+from posterity.models.mlp import Prediction
 from posterity.settings import Settings, setting
 
 

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from posterity import kernels
+from posterity.kernels import common as kernels
 from posterity.models import ahead, fitting, network, posterior
-from posterity.models.fitting import Form
-from posterity.models.network import ACTIVATIONS, NetworkSettings, Prediction
+from posterity.kernels.elbo import Form
+from posterity.models.mlp import ACTIVATIONS, NetworkSettings, Prediction
 from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from posterity.models import network
-from posterity.models.network import NetworkSettings, Weights
+from posterity.models.mlp import NetworkSettings, Weights
 
 
 class Posterior(NamedTuple):

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from posterity import kernels
-from posterity.models.network import Layer, NetworkSettings, Weights
+from posterity.kernels import common as kernels
+from posterity.models.mlp import Layer, NetworkSettings, Weights
 
 ACTIVATIONS = ("elu", "tanh", "relu")  # those whose slope follows from their value
 BLOCK = 32  # rows of a batch in one program; with 64 and 128 units registers run out

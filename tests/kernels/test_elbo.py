@@ -6,11 +6,11 @@ import numpy as np
 import optax
 import pytest
 
-from posterity import kernels
+from posterity.kernels import common as kernels
 from posterity.models import elbo, fitting, network, posterior
 from posterity.models.elbo import Batch, Fit, LearnerSettings
-from posterity.models.fitting import BLOCK, Form
-from posterity.models.network import NetworkSettings
+from posterity.kernels.elbo import BLOCK, Form
+from posterity.models.mlp import NetworkSettings
 from posterity.models.posterior import Posterior
 
 WORDS = jnp.array([7, 0x89ABCDEF], jnp.uint32)

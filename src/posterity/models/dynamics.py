@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from posterity.models import network
-from posterity.models.network import NetworkSettings, Prediction, Weights
+from posterity.models.mlp import NetworkSettings, Prediction, Weights
 
 NINETY = 1.6449  # deviations either side that hold 90 % of a normal
 

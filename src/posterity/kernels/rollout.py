@@ -26,11 +26,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from posterity import kernels
-from posterity.kernels import LOG2E
+from posterity.kernels import common as kernels
+from posterity.kernels.common import LOG2E
 from posterity.planning import folding
-from posterity.planning.folding import GAINS, Layer, Precision
-from posterity.planning.imagine import Box, Final
+from posterity.kernels.weights import GAINS, Layer, Precision
+from posterity.planning.rollout import Box, Final
 
 
 def imagined_returns(

@@ -11,18 +11,18 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from posterity import replay as memory
-from posterity.agents.dynamics import Model
+from posterity.models import replay as memory
+from posterity.agents.rollouts import Model
 from posterity.errors import UserError
 from posterity.models import elbo, horizon, normaliser, posterior, uncertainty
 from posterity.models.confidence import BackwardSettings
 from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
-from posterity.models.horizon import HorizonSettings, ValueLearning
-from posterity.models.network import NetworkSettings, Weights
+from posterity.models.critic import HorizonSettings, ValueLearning
+from posterity.models.mlp import NetworkSettings, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning.cem import PlannerSettings
-from posterity.replay import Replay
+from posterity.models.replay import Replay
 from posterity.settings import Settings, setting
 from posterity.types import Spec, Transition
 

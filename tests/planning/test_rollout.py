@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.planning.imagine import Imagined, imagined_returns
+from posterity.planning.rollout import Imagined, imagined_returns
 
 KEY = jax.random.key(0)
 

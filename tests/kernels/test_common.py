@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity import kernels
+from posterity.kernels import common as kernels
 
 
 def normals(particles=4, rows=64, steps=32, columns=16, words=(1, 2)):

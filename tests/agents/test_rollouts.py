@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from posterity.agents.base import STRATEGIES, Strategy
-from posterity.agents.dynamics import Imagination, Model
-from posterity.agents.lessons import VblrlSettings
+from posterity.agents.rollouts import Imagination, Model
+from posterity.agents.training import VblrlSettings
 from posterity.agents.vblrl import Kept, Vblrl
 from posterity.errors import UserError
 from posterity.models import normaliser
 from posterity.models.confidence import BackwardSettings
-from posterity.models.network import Layer, NetworkSettings
+from posterity.models.mlp import Layer, NetworkSettings
 from posterity.models.posterior import Posterior, inverse_softplus
 from posterity.planning.cem import PlannerSettings
 from posterity.types import Budget, Key, Spec

@@ -6,7 +6,7 @@ import pytest
 import posterity
 from posterity.agents.blrl import Blrl, BlrlSettings
 from posterity.experiment.config import resolve
-from posterity.experiment.probe import Probe
+from posterity.experiment.truth import Probe
 from posterity.families.randommdp import RandomMDP
 from posterity.tabular.dirichlet import Rows
 from posterity.tabular.mdp import FiniteMDP, greedy, value_iteration

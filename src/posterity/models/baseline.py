@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from posterity.models.network import Layer
+from posterity.models.mlp import Layer
 from posterity.settings import Settings, setting
 from posterity.types import Transition
 

@@ -20,8 +20,8 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from posterity.kernels import LOG2E, padded
-from posterity.planning.imagine import Box
+from posterity.kernels.common import LOG2E, padded
+from posterity.planning.rollout import Box
 
 Layer = tuple[tuple[jax.Array, tuple[jax.Array, ...]], ...]  # by tile of outputs: bias, weights by tile of inputs
 Precision = Literal["bf16", "tf32", "f32"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posterity.models import network, normaliser
-from posterity.models.network import Layer, NetworkSettings
+from posterity.models.mlp import Layer, NetworkSettings
 from posterity.models.normaliser import Normaliser
 from posterity.planning import folding, fused, imagine
 

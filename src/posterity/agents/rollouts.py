@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity import kernels
+from posterity.kernels import common as kernels
 from posterity.agents.base import Strategy
 from posterity.errors import UserError
 from posterity.models import confidence, horizon, network, normaliser, posterior
 from posterity.models.confidence import BackwardSettings
-from posterity.models.network import NetworkSettings, Prediction, Weights
+from posterity.models.mlp import NetworkSettings, Prediction, Weights
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.planning import folding, fused
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.imagine import Box, Final, Imagined, Step, imagined_returns
+from posterity.planning.rollout import Box, Final, Imagined, Step, imagined_returns
 from posterity.types import Spec
 
 Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]  # (key, candidates [N, T, A]) -> [P, N], notes

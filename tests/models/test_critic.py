@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.models import horizon, normaliser
-from posterity.models.horizon import HorizonSettings, Steps
+from posterity.models.critic import HorizonSettings, Steps
 
 SETTINGS = HorizonSettings(use=True, gamma=0.9, hidden=(32,), steps=4000, rows=64, rate=3e-3, follow=0.02)
 

@@ -31,7 +31,7 @@ from posterity.models import policy as gaussian
 from posterity.models import value as critic
 from posterity.models.natural import natural_step
 from posterity.models.policy import Batch, Policy
-from posterity.models.value import Course, Value, ValueSettings
+from posterity.models.baseline import Course, Value, ValueSettings
 from posterity.settings import Settings, setting
 from posterity.types import Budget, FloatArray, Key, Spec, Transition
 

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity import replay
+from posterity.models import replay
 from posterity.types import Transition
 
 

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from posterity.errors import UserError
-from posterity.experiment.lanes import EachLane, collect
+from posterity.experiment.collect import EachLane, collect
 from posterity.families.base import Family
 from posterity.families.mujoco import Bodies, HopperGravity
 from posterity.families.pendulum import PendulumGravity

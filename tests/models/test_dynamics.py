@@ -5,8 +5,8 @@ import pytest
 
 from posterity.models import elbo, network, posterior, uncertainty
 from posterity.models.elbo import Batch, LearnerSettings
-from posterity.models.network import NetworkSettings
-from posterity.models.uncertainty import Forecast, calibration, predict
+from posterity.models.mlp import NetworkSettings
+from posterity.models.dynamics import Forecast, calibration, predict
 
 LINEAR = NetworkSettings(hidden=())
 

@@ -1,0 +1,144 @@
+"""All batching: what is written for one lane, run for all lanes.
+
+    compiled(one)     jit(vmap(one)): the lanes are one JAX program
+    each_lane(one)    a loop over lanes, for agents in NumPy
+
+Both follow one rule. An argument that is a plain number is the same for all lanes. `Keys` are one key a lane. All else
+is a tree of arrays with a leading axis of lanes.
+
+A GPU waits for transfers more than it works on them. So the keys and NumPy arrays among the arguments of a compiled
+program are packed into one array of 32-bit words, sent once, and unpacked inside the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from posterity import tree
+from posterity.types import HostArray, Key
+
+if TYPE_CHECKING:
+    import jax
+
+Tree = TypeVar("Tree")
+PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
+
+
+def each_lane(one: Callable[..., Any], *args: Any) -> Any:
+    """`one` for each lane in turn, its results side by side."""
+    count = next(len(arg) for arg in args if isinstance(arg, list | np.ndarray))
+    results = [one(*(_of_lane(arg, index) for arg in args)) for index in range(count)]
+    return tree.stack(results)
+
+
+def _of_lane(arg: Any, index: int) -> Any:
+    return arg[index] if isinstance(arg, list) else tree.lane(arg, index)
+
+
+def repeated(one: Tree, lanes: int) -> Tree:
+    """The same tree of JAX arrays for every lane."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), one)
+
+
+class _Words(NamedTuple):
+    """A packed argument: how to get it back from 32-bit words."""
+
+    place: int  # of the first word in a lane's row
+    shape: tuple[int, ...]  # of one lane
+    kind: str  # "key", "bool" or the name of a 32-bit dtype
+
+
+class Program:
+    """`one`, compiled for all lanes. `traces` counts how often it was traced: once, unless shapes change."""
+
+    def __init__(self, one: Callable[..., Any], precision: str, donate: Sequence[int]) -> None:
+        import jax
+
+        self.one = one
+        self.precision = PRECISIONS[precision]
+        self.traces = 0
+        self._jit = jax.jit(self._lanes, static_argnums=0, donate_argnums=tuple(place + 2 for place in donate))
+
+    def __call__(self, *args: Any) -> Any:
+        """The results of all lanes."""
+        layout, words, rest = _packed(args)
+        return self._jit(layout, words, *rest)
+
+    def on_device(self, *args: Any) -> Callable[[], Any]:
+        """A call with these arguments that has nothing left to send: for `posterity bench`."""
+        import jax
+
+        layout, words, rest = _packed(args)
+        return partial(self._jit, layout, *jax.device_put((words, *rest)))
+
+    def _lanes(self, layout: tuple[_Words | None, ...], words: jax.Array, *rest: Any) -> Any:
+        import jax
+
+        self.traces += 1
+
+        def lane(row: jax.Array, *others: Any) -> Any:
+            pairs = zip(layout, others, strict=True)
+            return self.one(*(other if place is None else _unpacked(row, place) for place, other in pairs))
+
+        axes = [None if isinstance(arg, jax.Array) and arg.ndim == 0 else 0 for arg in rest]
+        with jax.default_matmul_precision(self.precision):
+            return jax.vmap(lane, in_axes=(0, *axes))(words, *rest)
+
+
+def compiled(one: Callable[..., Any], precision: str = "tf32", donate: Sequence[int] = ()) -> Program:
+    """`one`, written for one lane, as one program for all. `donate`: the arguments whose memory it may reuse."""
+    return Program(one, precision, donate)
+
+
+def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, list[Any]]:
+    """The layout of packed arguments, their words [L, W], and the arguments that go as they are."""
+    layout: list[_Words | None] = []
+    parts: list[HostArray] = []
+    rest: list[Any] = []
+    used = 0
+    for arg in args:
+        words, shape, kind = _words(arg)
+        if words is None:
+            layout.append(None)
+            rest.append(_number(arg) if tree.is_number(arg) else arg)
+            continue
+        layout.append(_Words(used, shape, kind))
+        parts.append(words)
+        rest.append(())
+        used += words.shape[1]
+    return tuple(layout), parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rest
+
+
+def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
+    """An argument as 32-bit words [L, W], if it is keys or a NumPy array; its shape for one lane, and its kind."""
+    if isinstance(arg, list) and isinstance(arg[0], Key):
+        return np.stack([key.words(2) for key in arg]), (2,), "key"
+    if not isinstance(arg, np.ndarray):
+        return None, (), ""
+    if arg.dtype == np.bool_:
+        return arg.astype(np.uint32).reshape(len(arg), -1), arg.shape[1:], "bool"
+    single = arg.astype(np.float32) if arg.dtype == np.float64 else np.ascontiguousarray(arg)
+    return single.view(np.uint32).reshape(len(arg), -1), arg.shape[1:], single.dtype.name
+
+
+def _unpacked(row: jax.Array, words: _Words) -> jax.Array:
+    """An argument of one lane from its words."""
+    import jax
+    import jax.numpy as jnp
+
+    part = row[words.place : words.place + int(np.prod(words.shape))].reshape(words.shape)
+    if words.kind == "key":
+        return jax.random.wrap_key_data(part)
+    return part > 0 if words.kind == "bool" else jax.lax.bitcast_convert_type(part, jnp.dtype(words.kind))
+
+
+def _number(value: float) -> np.generic:
+    """A number of a fixed dtype: a weakly typed one would be traced twice."""
+    return np.int32(value) if isinstance(value, int) else np.float32(value)

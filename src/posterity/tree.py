@@ -1,0 +1,66 @@
+"""Trees: nested NamedTuples, tuples, lists and dictionaries of arrays and numbers, without JAX.
+
+A state, a snapshot and a checkpoint are trees. Their arrays have a leading axis of lanes; plain Python numbers are the
+same for all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
+
+import numpy as np
+
+Tree = TypeVar("Tree")
+
+
+def children(node: object) -> list[tuple[str, object]] | None:
+    """The named parts of a branch, or None for a leaf."""
+    if isinstance(node, dict):
+        return [(str(name), child) for name, child in node.items()]
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return list(zip(node._fields, node, strict=True))  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(node, list | tuple):
+        return [(str(index), child) for index, child in enumerate(node)]
+    return None
+
+
+def rebuilt(node: Tree, parts: Sequence[object]) -> Tree:
+    """A branch of the kind of `node` with other parts."""
+    if isinstance(node, dict):
+        return cast(Tree, dict(zip(node, parts, strict=True)))
+    return type(node)(*parts) if hasattr(node, "_fields") else type(node)(parts)  # pyright: ignore[reportCallIssue]
+
+
+def leaves(node: object, name: str = "state") -> Iterator[tuple[str, object]]:
+    """The leaves of a tree, each with the path that leads to it."""
+    parts = children(node)
+    if parts is None:
+        yield name, node
+    else:
+        for part, child in parts:
+            yield from leaves(child, f"{name}.{part}")
+
+
+def map_leaves(function: Callable[..., object], first: Tree, *others: Tree) -> Tree:
+    """A tree of the same shape, its leaves `function` of the leaves of all the trees."""
+    parts = children(first)
+    if parts is None:
+        return cast(Tree, function(first, *others))
+    beside = [[child for _, child in children(other) or []] for other in others]
+    return rebuilt(first, [map_leaves(function, *row) for row in zip((c for _, c in parts), *beside, strict=True)])
+
+
+def is_number(leaf: object) -> bool:
+    """Whether a leaf is a plain number, the same for all lanes."""
+    return isinstance(leaf, bool | int | float)
+
+
+def lane(tree: Tree, index: int) -> Tree:
+    """One lane of a tree: its arrays without their leading axis."""
+    return map_leaves(lambda leaf: leaf if is_number(leaf) else np.asarray(leaf)[index], tree)
+
+
+def stack(lanes: Sequence[Tree]) -> Tree:
+    """Lanes side by side: the arrays of the result have a leading axis of lanes."""
+    return map_leaves(lambda *some: some[0] if is_number(some[0]) else np.stack(some), *lanes)
