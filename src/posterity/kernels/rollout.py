@@ -1,7 +1,8 @@
 """Imagined returns as one GPU kernel, the twin of `planning/rollout.py`.
 
-A block of candidates walks through a whole rollout without leaving the chip. One program takes one particle and one block of candidates. It loads the particle's weights once, then goes through all
-T steps: layers, output noise, next state, termination, return. Only actions come in and only returns go out.
+A block of candidates walks through a whole rollout without leaving the chip. One program takes one particle and one
+block of candidates. It loads the particle's weights once, then goes through all T steps: layers, output noise, next
+state, termination, return. Only actions come in and only returns go out.
 
 Everything a step needs is a tile [block, K]. Its columns are state 0..O-1, action O..O+A-1, reward O+A, then padding:
 
