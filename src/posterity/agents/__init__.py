@@ -22,9 +22,9 @@ class Method(NamedTuple):
         """The class of its settings."""
         return _load(self.settings)
 
-    def agent_type(self) -> Any:
-        """The class of its agent."""
-        return _load(self.agent)
+    def build(self, spec: Any, settings: Any, budget: Any) -> Any:
+        """The agent."""
+        return _load(self.agent)(spec, settings, budget, **self.fixed)
 
 
 _VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.training:VblrlSettings", False)
@@ -35,8 +35,8 @@ _LPG_FTW = ("posterity.agents.lpg_ftw:LpgFtw", "posterity.agents.lpg_ftw:LpgFtwS
 
 METHODS = {
     "vblrl": Method("variational Bayesian lifelong RL: the paper's algorithm", *_VBLRL, {}),
-    "single-task": Method("the same model and planner, every task from scratch", *_VBLRL, {"mode": "single-task"}),
-    "hip-mdp": Method("one world model for all tasks, planned with directly", *_VBLRL, {"mode": "hip-mdp"}),
+    "single-task": Method("the same model and planner, every task from scratch", *_VBLRL, {"variant": "single-task"}),
+    "pooled": Method("one world model for all tasks, planned with directly", *_VBLRL, {"variant": "pooled"}),
     "npg": Method("natural policy gradient, every task from scratch (--fine-tune: one policy for all)", *_NPG, {}),
     "ewc": Method("one policy, held back where earlier tasks are curved (elastic weight consolidation)", *_EWC, {}),
     "lpg-ftw": Method("a dictionary of policies and a code for each task (LPG-FTW)", *_LPG_FTW, {}),

@@ -29,14 +29,29 @@ PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products o
 
 
 def each_lane(one: Callable[..., Any], *args: Any) -> Any:
-    """`one` for each lane in turn, its results side by side."""
+    """`one` for each lane in turn, its results side by side. What no lane changed is not copied."""
     count = next(len(arg) for arg in args if isinstance(arg, list | np.ndarray))
-    results = [one(*(_of_lane(arg, index) for arg in args)) for index in range(count)]
-    return tree.stack(results)
+    wholes: list[dict[int, HostArray]] = [{} for _ in range(count)]  # for each lane's views the array of all lanes
 
+    def view(index: int, leaf: Any) -> Any:
+        if tree.is_number(leaf):
+            return leaf
+        part = leaf[index]
+        wholes[index][id(part)] = leaf
+        return part
 
-def _of_lane(arg: Any, index: int) -> Any:
-    return arg[index] if isinstance(arg, list) else tree.lane(arg, index)
+    def joined(*parts: Any) -> Any:
+        if tree.is_number(parts[0]):
+            return parts[0]
+        origins = [whole.get(id(part)) for whole, part in zip(wholes, parts, strict=True)]
+        same = origins[0] is not None and all(origin is origins[0] for origin in origins)
+        return origins[0] if same else np.stack(parts)
+
+    lanes = [
+        [arg[index] if isinstance(arg, list) else tree.map_leaves(partial(view, index), arg) for arg in args]
+        for index in range(count)
+    ]
+    return tree.map_leaves(joined, *[one(*lane) for lane in lanes])
 
 
 def repeated(one: Tree, lanes: int) -> Tree:

@@ -123,24 +123,24 @@ class RunFolder:
         while rest:  # an almost full disk takes a part; the next write then says why
             rest = rest[self._file.write(rest) :]
 
-    def save(self, state: Any, position: Position) -> None:
+    def save(self, state: object, position: Position, task_memory: str) -> None:
         """A checkpoint of `state`. The records before it are on the disk before it is."""
         os.fsync(self._file.fileno())
         place = position._replace(records=self._file.tell(), config=self._digest)
-        checkpoint.save(self.checkpoint, state, place)
+        checkpoint.save(self.checkpoint, state, place, task_memory)
 
     def describe(self, facts: Mapping[str, str]) -> None:
         """Adds to what is on record of this session."""
         *earlier, last = read_sessions(self.path)
         self._write("versions.json", json.dumps({"sessions": [*earlier, {**last, **facts}]}, indent=1) + "\n")
 
-    def kept(self, task: int, moment: Moment) -> Path:
+    def snapshot_path(self, task: int, moment: Moment) -> Path:
         """Where what an agent kept at a moment of a task lies."""
         return self.path / "checkpoints" / f"task-{task:04d}-{moment}.safetensors"
 
-    def keep(self, task: int, moment: Moment, kept: Any) -> None:
+    def write_snapshot(self, task: int, moment: Moment, snapshot: object) -> None:
         """Puts aside what it takes to act later as now: evaluation is apart from training."""
-        checkpoint.save_tree(self.kept(task, moment), kept)
+        checkpoint.save_tree(self.snapshot_path(task, moment), snapshot)
 
     def close(self) -> None:
         """Lets go of the files and the lock."""
