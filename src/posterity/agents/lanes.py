@@ -47,6 +47,9 @@ def repeated(one: Tree, lanes: int) -> Tree:
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), one)
 
 
+_SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
+
+
 class _Words(NamedTuple):
     """A packed argument: how to get it back from 32-bit words."""
 
@@ -88,8 +91,9 @@ class Program:
             return self.one(*(other if place is None else _unpacked(row, place) for place, other in pairs))
 
         axes = [None if isinstance(arg, jax.Array) and arg.ndim == 0 else 0 for arg in rest]
+        packed = 0 if any(layout) else None  # with nothing packed there are no words to share out among lanes
         with jax.default_matmul_precision(self.precision):
-            return jax.vmap(lane, in_axes=(0, *axes))(words, *rest)
+            return jax.vmap(lane, in_axes=(packed, *axes))(words, *rest)
 
 
 def compiled(one: Callable[..., Any], precision: str = "tf32", donate: Sequence[int] = ()) -> Program:
@@ -113,7 +117,7 @@ def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, 
         parts.append(words)
         rest.append(())
         used += words.shape[1]
-    return tuple(layout), parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rest
+    return tuple(layout), np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint32), rest
 
 
 def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
@@ -124,7 +128,7 @@ def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
         return None, (), ""
     if arg.dtype == np.bool_:
         return arg.astype(np.uint32).reshape(len(arg), -1), arg.shape[1:], "bool"
-    single = arg.astype(np.float32) if arg.dtype == np.float64 else np.ascontiguousarray(arg)
+    single = np.ascontiguousarray(arg, _SINGLE[arg.dtype.kind])
     return single.view(np.uint32).reshape(len(arg), -1), arg.shape[1:], single.dtype.name
 
 

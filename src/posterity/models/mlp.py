@@ -8,17 +8,19 @@ which is two linear heads side by side. Inputs and outputs are in the units of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from pydantic import model_validator
 
 from posterity.settings import Settings, setting
 
 ActivationName = Literal["elu", "silu", "tanh", "relu"]
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+Activation = Callable[[Any], Any]
+ACTIVATIONS: dict[str, Activation] = {
     "elu": jax.nn.elu,
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
@@ -44,13 +46,14 @@ class NetworkSettings(Settings):
 
 
 class Layer(NamedTuple):
-    """An affine map."""
+    """An affine map. Leading axes hold several at once."""
 
-    weight: jax.Array  # [inputs, outputs]
-    bias: jax.Array  # [outputs]
+    weight: Any  # [..., inputs, outputs]
+    bias: Any  # [..., outputs]
 
 
-Weights = tuple[Layer, ...]  # hidden layers, then the output layer
+Layers = tuple[Layer, ...]  # hidden layers, then the output layer
+Weights = Layers
 
 
 class Prediction(NamedTuple):
@@ -68,6 +71,34 @@ def init(key: jax.Array, obs_dim: int, action_dim: int, settings: NetworkSetting
         Layer(jax.random.normal(k, (inputs, outputs)) / jnp.sqrt(jnp.float32(inputs)), jnp.zeros(outputs))
         for k, inputs, outputs in zip(keys, sizes[:-1], sizes[1:], strict=True)
     )
+
+
+def init_uniform(key: jax.Array, sizes: Sequence[int]) -> Layers:
+    """Weights and biases uniform within 1 / sqrt(fan-in)."""
+    layers = []
+    for k, inputs, outputs in zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True):
+        drawn = jax.random.uniform(k, (inputs + 1, outputs), minval=-1.0, maxval=1.0) / np.sqrt(inputs)
+        layers.append(Layer(drawn[:-1], drawn[-1]))
+    return tuple(layers)
+
+
+def apply(layers: Sequence[Layer], x: Any, activation: Activation, normalise: bool = False) -> Any:
+    """Outputs [..., outputs] for inputs [..., inputs]. `normalise`: hidden layers are normalised over their units."""
+    *hidden, output = layers
+    for layer in hidden:
+        x = _affine(layer, x)
+        x = activation(layer_norm(x) if normalise else x)
+    return _affine(output, x)
+
+
+def layer_norm(x: jax.Array) -> jax.Array:
+    """Mean 0 and mean square 1 over the last axis."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6)
+
+
+def _affine(layer: Layer, x: Any) -> Any:
+    return x @ layer.weight + (layer.bias if layer.bias.ndim == 1 else layer.bias[..., None, :])
 
 
 def forward(weights: Weights, inputs: jax.Array, settings: NetworkSettings) -> Prediction:
