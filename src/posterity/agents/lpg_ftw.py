@@ -160,7 +160,7 @@ class LpgFtw(PolicyGradient[Factors, Memory, HostArray, LpgFtwSnapshot]):
 
 def quadratic(
     code: FloatArray, theta: FloatArray, gradient: FloatArray, curvature: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[HostArray, HostArray]:
     """What a task adds to A and b. vec(L) is column after column, so that vec(L)' (s kron v) = (L s)' v."""
     return 2 * np.kron(np.outer(code, code), curvature), np.kron(code, 2 * curvature @ theta - gradient)
 

@@ -103,8 +103,8 @@ def estimate(here: Array, after: Array, reward: Array, last: Array, gamma: float
         target = r + gamma * jnp.where(end, following, carry[1])
         return (advantage, target), (advantage, target)
 
-    begin = (jnp.zeros((), here.dtype), jnp.zeros((), here.dtype))
     steps = tuple(jnp.asarray(part) for part in (here, after, reward, last))
+    begin = (jnp.zeros((), steps[0].dtype), jnp.zeros((), steps[0].dtype))
     return jax.lax.scan(back, begin, steps, reverse=True)[1]
 
 
