@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import jax
 
 Tree = TypeVar("Tree")
+_SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
 PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
 
 
@@ -117,8 +118,9 @@ class Program:
             return self.one(*(other if place is None else _unpacked(row, place) for place, other in pairs))
 
         axes = [None if isinstance(arg, jax.Array) and arg.ndim == 0 else 0 for arg in rest]
+        packed = 0 if any(layout) else None  # with nothing packed there are no words to share out among lanes
         with jax.default_matmul_precision(self.precision):
-            return jax.vmap(lane, in_axes=(0, *axes))(words, *rest)
+            return jax.vmap(lane, in_axes=(packed, *axes))(words, *rest)
 
 
 def compiled(one: Callable[..., Any], precision: str = "tf32", donate: Sequence[int] = ()) -> Program:
@@ -142,16 +144,7 @@ def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, 
         parts.append(words)
         rest.append(())
         used += words.shape[1]
-    if not parts:
-        parts = [np.zeros((_lanes_of(rest), 0), np.uint32)]
-    return tuple(layout), parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rest
-
-
-def _lanes_of(args: Sequence[Any]) -> int:
-    """The number of lanes of the first array among the arguments."""
-    import jax
-
-    return next(leaf.shape[0] for leaf in jax.tree.leaves(list(args)) if np.ndim(leaf) > 0)
+    return tuple(layout), np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint32), rest
 
 
 def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
@@ -162,7 +155,7 @@ def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
         return None, (), ""
     if arg.dtype == np.bool_:
         return arg.astype(np.uint32).reshape(len(arg), -1), arg.shape[1:], "bool"
-    single = arg.astype(np.float32) if arg.dtype == np.float64 else np.ascontiguousarray(arg)
+    single = np.ascontiguousarray(arg, _SINGLE[arg.dtype.kind])
     return single.view(np.uint32).reshape(len(arg), -1), arg.shape[1:], single.dtype.name
 
 
