@@ -109,8 +109,8 @@ def invalid(error: ValidationError, named: Callable[[Place], str] | None = None)
         return UserError(f"Unknown setting '{'.'.join(map(str, first['loc']))}'")
     if first["type"] == "value_error":  # settings that do not go together
         said = first["msg"].removeprefix("Value error, ")
-        return UserError(f"{name}: {said}" if first["loc"] else said)
-    return UserError(f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}")
+        return UserError(f"{name}: {said}" if first["loc"] and name else said)
+    return UserError(f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']}")
 
 
 @cache
