@@ -51,6 +51,8 @@ class Agent(ABC, Generic[State, Snapshot]):
     summary: ClassVar[str] = ""  # one line for `posterity methods`
     settings_type: ClassVar[type[Settings]] = NoSettings
     finite: ClassVar[bool] = False  # learns finite MDPs, or else tasks with real observations and actions
+    task_memory: ClassVar[str] = ""  # the part of its state, if any, whose arrays are [L, K tasks, ...]: a checkpoint
+    # writes what belongs to a finished task once
 
     @abstractmethod
     def init(self, keys: Keys) -> State:

@@ -13,7 +13,7 @@ program are packed into one array of 32-bit words, sent once, and unpacked insid
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -45,6 +45,20 @@ def repeated(one: Tree, lanes: int) -> Tree:
     import jax.numpy as jnp
 
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), one)
+
+
+@cache
+def full(lanes: int, value: float) -> jax.Array:
+    """[L] the same number, sent to the device once."""
+    import jax.numpy as jnp
+
+    return jnp.full(lanes, value, jnp.float32)
+
+
+def to_host(array: jax.Array) -> HostArray:
+    """An array on the host. It is asked for at once, so that it comes without another word when it is there."""
+    array.copy_to_host_async()
+    return np.asarray(array)
 
 
 class _Words(NamedTuple):
@@ -113,7 +127,16 @@ def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, 
         parts.append(words)
         rest.append(())
         used += words.shape[1]
+    if not parts:
+        parts = [np.zeros((_lanes_of(rest), 0), np.uint32)]
     return tuple(layout), parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rest
+
+
+def _lanes_of(args: Sequence[Any]) -> int:
+    """The number of lanes of the first array among the arguments."""
+    import jax
+
+    return next(leaf.shape[0] for leaf in jax.tree.leaves(list(args)) if np.ndim(leaf) > 0)
 
 
 def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:

@@ -29,9 +29,9 @@ from posterity.agents.base import Info, Score, Strategy
 from posterity.errors import UserError
 from posterity.models import policy as gaussian
 from posterity.models import value as critic
+from posterity.models.baseline import Course, Value, ValueSettings
 from posterity.models.natural import natural_step
 from posterity.models.policy import Batch, Policy
-from posterity.models.baseline import Course, Value, ValueSettings
 from posterity.settings import Settings, setting
 from posterity.types import Budget, FloatArray, Key, Spec, Transition
 

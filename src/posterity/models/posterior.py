@@ -1,6 +1,6 @@
 """Mean-field Gaussian posterior over the weights of a network.
 
-    q(w) = prod_i N(w_i; mean_i, softplus(rho_i)^2)                                                      (paper, Eq. 8)
+q(w) = prod_i N(w_i; mean_i, softplus(rho_i)^2)                                                      (paper, Eq. 8)
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def sample_task(key: jax.Array, replay: Replay, task: jax.Array, batch_size: int
 
 
 def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, batch_size: int) -> Rows:
-    """`batch_size` transitions from each of `tasks` different tasks among the first `seen`; with fewer, tasks come again."""
+    """`batch_size` transitions from each of `tasks` of the first `seen` tasks; with fewer, tasks come again."""
     task_key, row_key = jax.random.split(key)
     total = replay.filled.shape[0]
     order = jnp.argsort(jnp.where(jnp.arange(total) < seen, jax.random.uniform(task_key, (total,)), jnp.inf))

@@ -17,7 +17,6 @@ from pydantic import model_validator
 
 from posterity.settings import Settings, setting
 
-
 SMOOTHING = 0.1  # share of the old mean and variance that is kept (released code: 0.1)
 
 
