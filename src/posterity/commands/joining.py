@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import tyro
 
 from posterity.commands.arguments import parse, terminal
 from posterity.errors import UserError
+from posterity.settings import Settings, argument, setting
 
 
-@dataclass(frozen=True)
-class JoinArgs:
+class JoinArgs(Settings):
     """Makes one run of several that differ only in their seeds, to be reported together."""
 
-    folders: tyro.conf.Positional[tuple[Path, ...]]
-    """The folders of the runs."""
-    out: Path | None = None
-    """The folder to make."""
+    folders: tuple[Path, ...] = argument((), "The folders of the runs.")
+    out: Path | None = setting(None, "The folder to make.")
 
 
 def join(args: Sequence[str]) -> int:
     """Joins and says what came of it."""
-    asked: JoinArgs = parse(JoinArgs, args, "join")
+    asked = parse(JoinArgs, args, "join")
     if asked.out is None:
         raise UserError("Where to? For example: posterity join runs/a runs/b --out runs/both")
     from posterity.report.join import join as joined

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
 from rich.console import Console
 
 from posterity.commands.arguments import Terminal, parse, span, terminal
 from posterity.errors import UserError
+from posterity.settings import Settings, argument, setting
 
 EPSILON = 1.0  # value lost below which a policy counts as optimal, unless the user says otherwise
 
 
-@dataclass(frozen=True)
-class ReportArgs:
+class ReportArgs(Settings):
     """Table, CSV and figures of one run or several, side by side."""
 
-    folders: tyro.conf.Positional[tuple[Path, ...]]
-    """The folders of the runs."""
-    out: Path | None = None
-    """Folder for the report; default: `report` in the first run's folder."""
-    tasks: str = "1-"
-    """Which tasks, counted from 1: 51-300, or 51- for all from 51 on."""
-    early: int = 3
-    """Iterations that count as the beginning, and as the end, of a task."""
-    epsilon: float = EPSILON
-    """Value lost below which a policy counts as optimal, in runs that were probed."""
+    folders: tuple[Path, ...] = argument((), "The folders of the runs.")
+    out: Path | None = setting(None, "Folder for the report; default: `report` in the first run's folder.")
+    tasks: str = setting("1-", "Which tasks, counted from 1: 51-300, or 51- for all from 51 on.")
+    early: int = setting(3, "Iterations that count as the beginning, and as the end, of a task.")
+    epsilon: float = setting(EPSILON, "Value lost below which a policy counts as optimal, in runs that were probed.")
 
 
 def report(args: Sequence[str]) -> int:
     """Writes a report."""
-    asked: ReportArgs = parse(ReportArgs, args, "report")
+    asked = parse(ReportArgs, args, "report")
     if not asked.folders:
         raise UserError("Which run? For example: posterity report runs/item-search-blrl-001")
     out = asked.out or asked.folders[0] / "report"

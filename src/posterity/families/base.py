@@ -15,15 +15,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from posterity.settings import Settings
+from posterity.settings import NoSettings, Settings
 from posterity.types import FiniteSpec, FloatArray, HostArray, IntArray, Key, Spec, Task
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
-
-
-class NoSettings(Settings):
-    """A family that has nothing to set."""
 
 
 class Family(ABC):
@@ -31,9 +27,9 @@ class Family(ABC):
 
     summary: ClassVar[str] = ""
     settings_type: ClassVar[type[Settings]] = NoSettings
-    budget: ClassVar[
-        Mapping[str, int]
-    ] = {}  # tasks, iterations, steps_per_iteration of a family of one's own; ours have presets
+    # The settings a run of a family of one's own starts from: tasks, iterations, steps_per_iteration, and below "agent"
+    # those of the default method (blrl or vblrl). The built-in families have presets instead.
+    budget: ClassVar[Mapping[str, Any]] = {}
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
     spec: FiniteSpec | Spec  # what every task has in common
 
