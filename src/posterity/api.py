@@ -15,8 +15,8 @@ from posterity.agents.base import SCORES, Score, Strategy
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
-from posterity.experiment.progress import Quiet
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import Quiet
 from posterity.experiment.run import check, guarded, lifelong
 from posterity.report.metrics import Interval, Run, read_run
 from posterity.report.scores import intervals

@@ -14,8 +14,8 @@ from rich.console import Console
 from posterity.commands.arguments import Flag, Group, flags_of, option, parse, read, seconds, shown, terminal, typed
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, checked, merged, resolve
-from posterity.experiment.progress import progress_for
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import progress_for
 from posterity.experiment.run import Outcome, check, guarded, lifelong
 from posterity.settings import Settings, argument, setting
 
@@ -46,7 +46,9 @@ def run(args: Sequence[str]) -> int:
     family, rest = _family(args)
     if family is None:  # there is help to be had without one
         return _general_help()
-    config = resolve(family, option(args, "--method"), option(args, "--preset") or RunConfig.model_fields["preset"].default)
+    config = resolve(
+        family, option(args, "--method"), option(args, "--preset") or RunConfig.model_fields["preset"].default
+    )
     groups = _groups(config)
     values = read(groups, [family, *rest], "run", f"Learns a stream of tasks of {family} by {config.method}.")
     asked = RunArgs.model_validate({name: values.pop(name) for name in RunArgs.model_fields if name in values})
@@ -84,7 +86,11 @@ def _groups(config: RunConfig) -> list[Group]:
     """The flags of a run: first those that people change first, then the others by what they are about."""
     agent = type(config.agent)
     parts = {name: field.annotation for name, field in agent.model_fields.items()}
-    about = {"run": "", f"method {config.method}": _about(agent), **{name: _about(part) for name, part in parts.items()}}
+    about = {
+        "run": "",
+        f"method {config.method}": _about(agent),
+        **{name: _about(part) for name, part in parts.items()},
+    }
     about["environment"] = _about(type(config.env))
     groups: dict[str, list[Flag]] = {title: [] for title in (START_HERE, *about)}
     for flag in [*flags_of(type(config), config), *flags_of(RunArgs)]:
