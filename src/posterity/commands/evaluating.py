@@ -32,16 +32,16 @@ def evaluate(args: Sequence[str]) -> int:
     """Plays, writes evaluation/ into the run's folder and shows the table."""
     asked = parse(EvaluateArgs, args, "evaluate")
     scores: Any = asked.scores
-    strategy: Any = asked.backward
-    plan = Plan(scores, strategy, asked.episodes, asked.every, asked.lanes)
+    plan = Plan(scores, asked.back_variant, asked.episodes, asked.back_every, asked.lanes)
     console = terminal()
 
     def tell(score: Score, done: int, total: int) -> None:
         console.print(f"{score}: {done} of {total} episodes")
 
     play(asked.folder, plan, tell)
-    from posterity.report.metrics import read_run
-    from posterity.report.scores import table
+    from posterity.experiment.records import read_run
+    from posterity.report.scores import sheet
 
-    Terminal().print(table([read_run(asked.folder)]))
+    if made := sheet([read_run(asked.folder)]):
+        Terminal().print(made.terminal())
     return 0
