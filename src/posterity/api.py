@@ -49,7 +49,7 @@ def evaluate(
     """
     lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None)
     played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
-    return {name: score for name, score in intervals(read_run(Path(out))).items() if f"{name}.jsonl" in played}
+    return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
 
 
 def read(out: str | Path) -> Run:
