@@ -15,7 +15,7 @@ from posterity import __version__
 from posterity.errors import UserError, unknown
 
 COMMANDS = {
-    "demo": ("posterity.commands.running:demo", "a tour of three minutes on a laptop, ending in reports"),
+    "demo": ("posterity.commands.demo:demo", "a tour of three minutes on a laptop, ending in reports"),
     "families": ("posterity.commands.listing:families", "the families of tasks; --show NAME draws one"),
     "methods": ("posterity.commands.listing:methods", "the learners"),
     "presets": ("posterity.commands.listing:presets", "where the settings of a run start from"),

@@ -17,6 +17,10 @@ class UserError(Exception):
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not among `known`, with the nearest one that is."""
     choices = sorted(known)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return UserError(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(choices)}")
+    return UserError(f"Unknown {kind} '{name}'.{did_you_mean(name, choices)} Known: {', '.join(choices)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question after the nearest name, with a space before it; empty if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{near[0]}'?" if near else ""

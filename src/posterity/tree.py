@@ -15,7 +15,9 @@ Tree = TypeVar("Tree")
 
 
 def children(node: object) -> list[tuple[str, object]] | None:
-    """The named parts of a branch, or None for a leaf."""
+    """The named parts of a branch, or None for a leaf. None, for what is not there, is a branch without parts."""
+    if node is None:
+        return []
     if isinstance(node, dict):
         return [(str(name), child) for name, child in node.items()]
     if isinstance(node, tuple) and hasattr(node, "_fields"):
@@ -27,6 +29,8 @@ def children(node: object) -> list[tuple[str, object]] | None:
 
 def rebuilt(node: Tree, parts: Sequence[object]) -> Tree:
     """A branch of the kind of `node` with other parts."""
+    if node is None:
+        return node
     if isinstance(node, dict):
         return cast(Tree, dict(zip(node, parts, strict=True)))
     return type(node)(*parts) if hasattr(node, "_fields") else type(node)(parts)  # pyright: ignore[reportCallIssue]

@@ -1,57 +1,70 @@
-"""The methods by name. What a method needs is imported only when it is asked for."""
+"""The methods by name. A method is imported only when it is asked for.
+
+A method of one's own is named `module:Class`, where the class is a subclass of `posterity.agents.base.Agent`.
+"""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
+from posterity.agents.base import Agent
 from posterity.errors import unknown
+from posterity.plugins import load_class
 from posterity.settings import Settings
+from posterity.types import Budget, FiniteSpec, Spec
 
 
 class Method(NamedTuple):
-    """How a method is made: a class, its settings, and what sets it apart from others of the same class."""
+    """How a method is made: a class, and what sets it apart from other methods of the same class."""
 
     summary: str
     agent: str  # module:Class, called with (spec, settings, budget, **fixed)
-    settings: str  # module:Class
-    finite: bool  # runs on finite families, or else on those with real observations and actions
-    fixed: dict[str, Any]
+    fixed: Mapping[str, Any]
+    finite: bool  # learns finite MDPs, or else tasks with real observations and actions; known before the import
+
+    def build(self, spec: Spec | FiniteSpec, settings: Settings, budget: Budget) -> Agent[object, object]:
+        """An agent. Of what was found by its name no more is known than the contract."""
+        return cast(Any, _agent_type(self.agent))(spec, settings, budget, **self.fixed)
 
     def settings_type(self) -> type[Settings]:
         """The class of its settings."""
-        return _load(self.settings)
-
-    def agent_type(self) -> Any:
-        """The class of its agent."""
-        return _load(self.agent)
+        return _agent_type(self.agent).settings_type
 
 
-_VBLRL = ("posterity.agents.vblrl:Vblrl", "posterity.agents.training:VblrlSettings", False)
-_BLRL = ("posterity.agents.blrl:Blrl", "posterity.agents.blrl:BlrlSettings", True)
-_NPG = ("posterity.agents.npg:Npg", "posterity.agents.npg:NpgSettings", False)
-_EWC = ("posterity.agents.ewc:Ewc", "posterity.agents.ewc:EwcSettings", False)
-_LPG_FTW = ("posterity.agents.lpg_ftw:LpgFtw", "posterity.agents.lpg_ftw:LpgFtwSettings", False)
+_VBLRL, _BLRL = "posterity.agents.vblrl:Vblrl", "posterity.agents.blrl:Blrl"
+_NPG, _EWC = "posterity.agents.npg:Npg", "posterity.agents.ewc:Ewc"
+_LPG_FTW = "posterity.agents.lpg_ftw:LpgFtw"
 
 METHODS = {
-    "vblrl": Method("variational Bayesian lifelong RL: the paper's algorithm", *_VBLRL, {}),
-    "single-task": Method("the same model and planner, every task from scratch", *_VBLRL, {"mode": "single-task"}),
-    "hip-mdp": Method("one world model for all tasks, planned with directly", *_VBLRL, {"mode": "hip-mdp"}),
-    "npg": Method("natural policy gradient, every task from scratch (--fine-tune: one policy for all)", *_NPG, {}),
-    "ewc": Method("one policy, held back where earlier tasks are curved (elastic weight consolidation)", *_EWC, {}),
-    "lpg-ftw": Method("a dictionary of policies and a code for each task (LPG-FTW)", *_LPG_FTW, {}),
-    "blrl": Method("Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", *_BLRL, {}),
-    "boss": Method("best of sampled set: the same agent with a fixed prior, no transfer", *_BLRL, {"transfer": False}),
+    "vblrl": Method("variational Bayesian lifelong RL: the paper's algorithm", _VBLRL, {"variant": "vblrl"}, False),
+    "single-task": Method(
+        "the same model and planner, every task from scratch", _VBLRL, {"variant": "single-task"}, False
+    ),
+    "pooled": Method("one world model for all tasks, planned with directly", _VBLRL, {"variant": "pooled"}, False),
+    "npg": Method(
+        "natural policy gradient, every task from scratch (--fine-tune: one policy for all)", _NPG, {}, False
+    ),
+    "ewc": Method("one policy for all tasks, with elastic weight consolidation", _EWC, {}, False),
+    "lpg-ftw": Method("a dictionary of policies and a code for each task (LPG-FTW)", _LPG_FTW, {}, False),
+    "blrl": Method(
+        "Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", _BLRL, {}, True
+    ),
+    "boss": Method(
+        "best of sampled set: the same agent with a fixed prior, no transfer", _BLRL, {"transfer": False}, True
+    ),
 }
 
 
 def method(name: str) -> Method:
-    """The method called `name`."""
-    if name not in METHODS:
+    """The method called `name`, or the one of one's own behind `module:Class`."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
         raise unknown("method", name, METHODS)
-    return METHODS[name]
+    kind = _agent_type(name)
+    return Method(kind.summary, name, {}, kind.finite)
 
 
-def _load(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+def _agent_type(path: str) -> type[Agent[Any, Any]]:
+    return load_class(f"Method '{path}'", path, Agent)

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
-from posterity.settings import Settings
+from posterity.settings import NoSettings, Settings
 from posterity.types import BoolArray, HostArray, Key, Transition
 
 State = TypeVar("State")  # a tree of arrays with a leading axis of lanes
@@ -49,8 +49,10 @@ class Agent(ABC, Generic[State, Snapshot]):
     """A learner. Made as `AgentClass(spec, settings, budget)`; docs/adding-a-method.md has a small one."""
 
     summary: ClassVar[str] = ""  # one line for `posterity methods`
-    settings_type: ClassVar[type[Settings]]
+    settings_type: ClassVar[type[Settings]] = NoSettings
     finite: ClassVar[bool] = False  # learns finite MDPs, or else tasks with real observations and actions
+    task_memory: ClassVar[str] = ""  # the part of its state, if any, whose arrays are [L, K tasks, ...]: a checkpoint
+    # writes what belongs to a finished task once
 
     @abstractmethod
     def init(self, keys: Keys) -> State:

@@ -1,193 +1,112 @@
-"""Imagining with posteriors: what the planner of `vblrl.py` is handed to score candidates with.
+"""Imagined rollouts: what the planner of `vblrl.py` is handed to score candidates with.
 
-forward    one posterior. Every particle is a network drawn from it and kept over the horizon        (Algorithm 1)
-backward   two posteriors. Both predict for the same particles; the more confident one goes on       (Algorithm 2),
+forward    one model. Every particle is a network drawn from it and kept over the horizon             (Algorithm 1)
+backward   two models. Both predict for the same particles; the more confident one goes on            (Algorithm 2),
            or both do, each by how sure it is
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from posterity.kernels import common as kernels
-from posterity.agents.base import Strategy
-from posterity.errors import UserError
-from posterity.models import confidence, horizon, network, normaliser, posterior
-from posterity.models.confidence import BackwardSettings
-from posterity.models.mlp import NetworkSettings, Prediction, Weights
-from posterity.models.normaliser import Normaliser
-from posterity.models.posterior import Posterior
-from posterity.planning import folding, fused
+from posterity.kernels import common
+from posterity.kernels import rollout as fused
+from posterity.kernels.weights import Precision
+from posterity.models import confidence, critic
+from posterity.models.dynamics import DynamicsModel, NetworkSettings
+from posterity.models.mlp import Layers
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.rollout import Box, Final, Imagined, Step, imagined_returns
+from posterity.planning.rollout import Box, ImaginedStep, Returns, Step, TerminalValue, imagined_returns
 from posterity.types import Spec
 
-Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]  # (key, candidates [N, T, A]) -> [P, N], notes
 
-
-class Model(NamedTuple):
-    """A posterior in use."""
-
-    posterior: Posterior
-    noise: jax.Array  # factor on its spread
-    value: Any = ()  # of what follows the horizon; empty: nothing does
-
-
-class Chosen(NamedTuple):
-    """How much of what went on was the world model's, as a share of candidates or a weight, for one imagined step."""
-
-    reward: jax.Array
-    state: jax.Array
-
-
-class Imagination:
-    """How returns are imagined: the settings of planner, network and backward choice, and what all tasks share."""
+class Rollouts:
+    """How returns are imagined, for one lane."""
 
     def __init__(
         self,
-        planner: PlannerSettings,
-        shape: NetworkSettings,
-        backward: BackwardSettings,
         spec: Spec,
-        gamma: float = 0.0,
+        planner: PlannerSettings,
+        network: NetworkSettings,
+        kernels: common.Mode,
+        precision: Precision,
+        gamma: float,
+        alpha: float,
     ) -> None:
-        self.planner = planner
-        self.shape = shape
-        self.choice = backward
-        self.gamma = gamma  # of what follows the horizon
+        self.planner, self.network, self.precision = planner, network, precision
+        self.gamma = gamma  # of the critic
+        self.alpha = alpha  # of the confidence
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
-        self.why_plain = _why_plain(planner, shape, spec)  # empty: the kernel imagines
-        if planner.fused == "on" and self.why_plain:
-            raise UserError(f"planner.fused is on, but {self.why_plain}")
+        self.fallback_reason = fused.fallback_reason(kernels, network, spec.obs_dim, len(spec.low), precision)
 
-    def draw(self, key: jax.Array, model: Model) -> Weights:
-        """P networks."""
-        keys = jax.random.split(key, self.planner.particles)
-        return jax.vmap(lambda k: posterior.sample(k, model.posterior, model.noise))(keys)
+    def forward(self, key: jax.Array, model: DynamicsModel, obs: jax.Array) -> Returns:
+        """Returns from `obs` [O] as one model imagines them."""
+        networks = model.sample(key, self.planner.particles)
+        if not self.fallback_reason:
+            return self._fused(model, networks, obs)
 
-    def forward(self, key: jax.Array, model: Model, units: Normaliser, obs: jax.Array) -> Returns:
-        """Returns from `obs` [O] as one posterior imagines them."""
-        networks = self.draw(key, model)
-        if not self.why_plain:
-            return self._fused(networks, units, obs, self._final(model, units))
+        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> ImaginedStep:
+            prediction = model.predict(networks, place, action, self.network)
+            return ImaginedStep(*model.step(jax.random.split(k)[1], place, prediction, self._samples))
 
-        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
-            drawn, output_key = self._drawn(k, [(model, networks)])
-            predicted = self._predict(drawn[0], units, place, action)
-            return Imagined(*self._outcome(output_key, units, place, predicted))
-
-        return partial(self._plain, step, obs, self._final(model, units))
+        return self._plain(step, model, obs)
 
     def backward(
-        self,
-        strategy: Strategy,
-        key: jax.Array,
-        task: Model,
-        world: Model,
-        units: Normaliser,
-        scale: jax.Array,
-        obs: jax.Array,
+        self, variant: str, key: jax.Array, task: DynamicsModel, world: DynamicsModel, obs: jax.Array
     ) -> Returns:
-        """Returns as two posteriors imagine each step together. `scale` [1 + O]: the data's deviation."""
-        task_key, world_key = jax.random.split(key)
-        pairs = [(task, self.draw(task_key, task)), (world, self.draw(world_key, world))]
+        """Returns as two models imagine each step together. The facts: how much of reward and state was the world's."""
+        keys = jax.random.split(key)
+        pairs = [(model, model.sample(k, self.planner.particles)) for k, model in zip(keys, (task, world), strict=True)]
 
-        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> Imagined:
-            drawn, output_key = self._drawn(k, pairs)
-            own, general = (self._predict(networks, units, place, action) for networks in drawn)
-            if strategy == "blend":
-                others = (self._predict(_others(networks), units, place, action) for networks in drawn)
-                doubts = map(confidence.variance, (own, general), others)
-                chosen = confidence.blend(own, general, *doubts)
+        def step(k: jax.Array, place: jax.Array, action: jax.Array) -> ImaginedStep:
+            own, general = (model.predict(networks, place, action, self.network) for model, networks in pairs)
+            if variant == "blend":
+                others = (model.predict(_others(drawn), place, action, self.network) for model, drawn in pairs)
+                variances = map(confidence.variance, (own, general), others)
+                choice = confidence.blend(own, general, *variances)
             else:
-                chosen = confidence.choose(own, general, scale, self.choice)
-            note = Chosen(chosen.world[..., 0].mean(), chosen.world[..., 1:].mean())
-            return Imagined(*self._outcome(output_key, units, place, chosen.prediction), note)
+                choice = confidence.choose(own, general, task.target_std, self.alpha)
+            facts = (choice.world[..., 0].mean(), choice.world[..., 1:].mean())
+            return ImaginedStep(*task.step(jax.random.split(k)[1], place, choice.prediction, self._samples), facts)
 
-        return partial(self._plain, step, obs, self._final(task, units))
+        return self._plain(step, task, obs)
 
-    def _final(self, model: Model, units: Normaliser) -> Final | None:
-        """What is said about last states: the task's own value, if there is one."""
-        if not model.value:
+    @property
+    def _samples(self) -> bool:
+        return self.planner.output == "sample"
+
+    def _terminal_value(self, model: DynamicsModel) -> TerminalValue | None:
+        """The critic of the model, if it has one."""
+        if model.critic is None:
             return None
-        return lambda last: horizon.predict(model.value, units, last, self.gamma)
+        return lambda last: critic.value(model.critic, model.normaliser, last, self.gamma)
 
-    def _plain(
-        self, step: Step, obs: jax.Array, final: Final | None, key: jax.Array, candidates: jax.Array
-    ) -> tuple[jax.Array, Any]:
-        return imagined_returns(key, step, obs, candidates, self.planner.particles, self.alive, final)
+    def _plain(self, step: Step, model: DynamicsModel, obs: jax.Array) -> Returns:
+        value = self._terminal_value(model)
+        return lambda key, candidates: imagined_returns(
+            key, step, obs, candidates, self.planner.particles, self.alive, value
+        )
 
-    def _fused(self, networks: Weights, units: Normaliser, obs: jax.Array, final: Final | None) -> Returns:
+    def _fused(self, model: DynamicsModel, networks: Layers, obs: jax.Array) -> Returns:
         """The same as one kernel."""
-        kernel = fused.ready(
+        kernel = fused.make_fused_returns(
             networks,
-            units,
+            model.normaliser,
             obs,
             self.alive,
-            activation=self.shape.activation,
-            log_variance_low=self.shape.log_variance_low,
-            log_variance_high=self.shape.log_variance_high,
-            sample=self.planner.output == "sample",
-            precision=self.planner.products,
-            interpret=not kernels.nvidia(),
-            final=final,
+            self.network,
+            sample=self._samples,
+            precision=self.precision,
+            interpret=not common.nvidia(),
+            terminal_value=self._terminal_value(model),
         )
         return lambda key, candidates: (kernel(jax.random.key_data(key), candidates), ())
 
-    def _drawn(self, key: jax.Array, pairs: list[tuple[Model, Weights]]) -> tuple[list[Weights], jax.Array]:
-        """The networks of a step, drawn anew if so set, and the key for its outputs."""
-        draw_key, output_key = jax.random.split(key)
-        if not self.planner.redraw:
-            return [networks for _, networks in pairs], output_key
-        keys = jax.random.split(draw_key, len(pairs))
-        return [self.draw(k, model) for k, (model, _) in zip(keys, pairs, strict=True)], output_key
 
-    def _predict(self, networks: Weights, units: Normaliser, obs: jax.Array, action: jax.Array) -> Prediction:
-        """[P, N, 1 + O] for observations [P, N, O] and actions [N, A]."""
-        actions = jnp.broadcast_to(action, (obs.shape[0], *action.shape))
-        taken = normaliser.inputs(units, obs, actions)
-        return jax.vmap(lambda w, x: network.forward(w, x, self.shape))(networks, taken)
-
-    def _outcome(
-        self, key: jax.Array, units: Normaliser, obs: jax.Array, predicted: Prediction
-    ) -> tuple[jax.Array, jax.Array]:
-        """Rewards [P, N] and next observations [P, N, O]: drawn from the prediction, or its mean."""
-        mean, log_variance = predicted
-        if self.planner.output == "sample":
-            mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
-        return normaliser.outcome(units, obs, mean)
-
-
-def _others(networks: Weights) -> Weights:
-    """For every particle the network of another: what two draws differ by in one place is doubt."""
-    return jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), networks)
-
-
-def _memory() -> int:
-    """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
-    if kernels.capability() >= (9, 0):
-        return folding.SHARED_MEMORY
-    return 140 * 1024 if kernels.capability() == (8, 0) else 76 * 1024
-
-
-def _why_plain(planner: PlannerSettings, shape: NetworkSettings, spec: Spec) -> str:
-    """Why the plain path imagines, or nothing: then the kernel does."""
-    if planner.fused == "off":
-        return "planner.fused is off"
-    if planner.fused == "auto" and not kernels.nvidia():
-        return "there is no NVIDIA GPU"
-    if planner.redraw:
-        return "the fused planner keeps its networks, and planner.redraw draws new ones"
-    sizes = (spec.obs_dim + len(spec.low), *shape.hidden, 2 * (1 + spec.obs_dim))
-    layers = [
-        (jax.ShapeDtypeStruct((1, *pair), jnp.float32), jax.ShapeDtypeStruct((1, pair[1]), jnp.float32))
-        for pair in pairwise(sizes)
-    ]
-    return folding.supported(layers, spec.obs_dim, len(spec.low), shape.activation, planner.products, _memory())
+def _others(networks: Layers) -> Layers:
+    """For every particle the network of another: what two draws differ by in one place is epistemic."""
+    return jax.tree.map(partial(jnp.roll, shift=1, axis=0), networks)

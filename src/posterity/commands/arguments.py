@@ -1,46 +1,123 @@
-"""Command-line arguments to typed values, with every complaint in one line."""
+"""Command-line arguments to checked settings, with every complaint in one line.
+
+Every field of a `Settings` model is a flag: `planner.horizon` is `--planner.horizon 20`, a tuple is
+`--network.hidden 64 64`, a boolean is `--normalise` or `--no-normalise`. argparse only tells flags from words and
+writes the help; what a word means is the business of pydantic, which checks presets and configuration files too.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import argparse
 import os
 import re
 import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
-import tyro
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from rich.console import Console
 
-from posterity.errors import UserError, unknown
-from posterity.experiment.config import invalid
+from posterity.errors import UserError, did_you_mean
+from posterity.experiment.config import Place, invalid
+from posterity.settings import Settings
+
+Form = TypeVar("Form", bound=Settings)
+METAVARS: dict[object, str] = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+WIDTH, COLUMN = 100, 30  # of help: its greatest width, and where the help lines begin
 
 
-def parse(form: Any, args: Sequence[str], command: str, default: Any = None) -> Any:
-    """The arguments as a `form`, a class whose fields are the options. `--help` prints and leaves."""
-    given = {} if default is None else {"default": default}
-    complaint = io.StringIO()
+class Flag(NamedTuple):
+    """One setting on the command line."""
+
+    place: tuple[str, ...]  # the names that lead to it in the settings
+    field: FieldInfo
+    default: Any  # what the help says it is, if it is not given; None: nothing to say
+
+    @property
+    def name(self) -> str:
+        """As it is typed, without dashes. The settings of an agent are named without `agent`."""
+        return spelled(self.place)
+
+    @property
+    def positional(self) -> bool:
+        """Whether it is a plain word."""
+        return isinstance(self.field.json_schema_extra, dict) and "positional" in self.field.json_schema_extra
+
+
+class Group(NamedTuple):
+    """Flags under one title of the help."""
+
+    title: str
+    about: str
+    flags: Sequence[Flag]
+
+
+def parse(form: type[Form], args: Sequence[str], command: str) -> Form:
+    """The arguments as a `form`, whose fields are the options. `--help` prints and leaves."""
+    flags = list(flags_of(form))
+    values = read([Group("options", "", flags)], args, command, (form.__doc__ or "").strip())
     try:
-        with contextlib.redirect_stderr(complaint):
-            value, left = tyro.cli(
-                form, prog=f"posterity {command}", args=list(args), return_unknown_args=True, **given
-            )
-    except SystemExit as leaving:
-        if leaving.code in (0, None):
-            raise
-        raise UserError(_first_sentence(complaint.getvalue())) from None
+        return form.model_validate(values)
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, lambda place: shown(place, flags)) from error
+
+
+def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
+    """A flag for every field of `kind`, those of nested settings included. `values` are the defaults, if not its own."""
+    given = {} if values is None else dict(values)
+    for name, field in kind.model_fields.items():
+        inner, here = field.annotation, (*place, field.alias or name)
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            yield from flags_of(inner, given.get(name), here)
+        else:
+            yield Flag(here, field, given.get(name, None if field.is_required() else field.default))
+
+
+def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str) -> dict[str, Any]:
+    """The settings that `args` give, nested as in the settings, as words still."""
+    flags = [flag for group in groups for flag in group.flags]
+    if "-h" in args or "--help" in args:
+        print(_parser(groups, command, about, words=True).format_help().rstrip())
+        raise SystemExit(0)
+    parsed, left = _parser(groups, command, about, words=False).parse_known_args(list(args))
+    stray = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
+    if stray is not None:
+        near = did_you_mean(stray, [f"--{flag.name}" for flag in flags if not flag.positional])
+        raise UserError(f"Unknown option '{stray}'.{near} See: posterity {command} --help")
+    values: dict[str, Any] = {}
+    for place, value in vars(parsed).items():
+        *tables, name = place.split("/")
+        table = values
+        for part in tables:
+            table = table.setdefault(part, {})
+        table[name] = value
+    for flag in flags:
+        if flag.positional and left:
+            values[flag.place[0]] = left.copy() if _is_tuple(flag) else left[0]
+            left = [] if _is_tuple(flag) else left[1:]
     if left:
-        stray = left[0].partition("=")[0]
-        if stray.startswith("-"):
-            raise unknown("option", stray, _options(form, given))
-        raise UserError(f"Unexpected argument '{stray}'. See: posterity {command} --help")
-    return value
+        raise UserError(f"Unexpected argument '{left[0]}'. See: posterity {command} --help")
+    return values
+
+
+def spelled(place: Place) -> str:
+    """A place in the settings as it is typed, without dashes."""
+    names = [name for name in place if isinstance(name, str)]  # numbers are places in a tuple
+    return ".".join(names[1:] if names[:1] == ["agent"] else names).replace("_", "-")
+
+
+def shown(place: Place, flags: Sequence[Flag]) -> str:
+    """How a complaint names a place in the settings."""
+    for flag in flags:
+        if flag.name == spelled(place):
+            return flag.name.upper() if flag.positional else f"--{flag.name}"
+    return spelled(place)
 
 
 def option(args: Sequence[str], name: str) -> str | None:
@@ -99,24 +176,71 @@ def terminal() -> Console:
     return Terminal(highlight=False, soft_wrap=True)
 
 
-def _options(form: Any, given: dict[str, Any]) -> set[str]:
-    """The flags that the help of `form` names."""
-    page = io.StringIO()
-    with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
-        tyro.cli(form, args=["--help"], **given)
-    return set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", page.getvalue()))
+class _Parser(argparse.ArgumentParser):
+    """Complains by an exception, and takes every negative number for a value."""
+
+    def __init__(self, command: str, usage: str, about: str) -> None:
+        def formatter(prog: str) -> argparse.HelpFormatter:
+            width = min(WIDTH, shutil.get_terminal_size().columns)
+            return argparse.HelpFormatter(prog, max_help_position=COLUMN, width=width)
+
+        given = {"argument_default": argparse.SUPPRESS, "formatter_class": formatter}
+        super().__init__(command, usage, about, add_help=False, allow_abbrev=False, **given)
+        self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf|nan)")  # argparse's own stumbles over -1e-5
+
+    def error(self, message: str) -> NoReturn:
+        """One line instead of the usage."""
+        raise UserError(message.removeprefix("argument "))
 
 
-def _first_sentence(box: str) -> str:
-    """What tyro's framed message says above its first rule."""
-    lines = [line.strip(" │") for line in box.splitlines()[1:] if not line.startswith("╰")]
-    until = next((index for index, line in enumerate(lines) if re.fullmatch("─+", line)), len(lines))
-    said = " ".join(lines[:until])
-    inner = re.search(r"config\.(\S+): \d+ validation errors? for \w+ (\S+) (.*?) \[type=\w+, input_value=(.*?),", said)
-    together = re.search(r"validation errors? for \w+ Value error, (.*?) \[type=", said)
-    if together is not None:  # settings that do not go together
-        return f"Settings: {together.group(1)}"
-    if inner is not None:  # pydantic's complaint about a nested setting
-        table, name, why, value = inner.groups()
-        return f"Setting '{table}.{name}': {why[0].lower()}{why[1:]}, not {value}"
-    return said or "These arguments cannot be read"
+def _parser(groups: Sequence[Group], command: str, about: str, words: bool) -> _Parser:
+    """For help with the plain words; for parsing without, since argparse leaves over what is no flag, in order."""
+    plain = [flag for group in groups for flag in group.flags if flag.positional]
+    usage = " ".join(["posterity", command, *(_word(flag) for flag in plain), "[options]"])
+    parser = _Parser(command, usage.replace("%", "%%"), about)
+    if words and plain:
+        arguments = parser.add_argument_group("arguments")
+        for flag in plain:
+            arguments.add_argument(flag.name.upper(), help=_help(flag))
+    for group in groups:
+        section = parser.add_argument_group(group.title, group.about or None)
+        for flag in group.flags:
+            if not flag.positional:
+                section.add_argument(f"--{flag.name}", dest="/".join(flag.place), help=_help(flag), **_kind(flag))
+    return parser
+
+
+def _kind(flag: Flag) -> dict[str, Any]:
+    """How many words a flag takes, and what they are called."""
+    if flag.field.annotation is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if _is_tuple(flag):
+        return {"nargs": "*", "metavar": _metavar(get_args(flag.field.annotation)[0])}
+    return {"metavar": _metavar(flag.field.annotation)}
+
+
+def _metavar(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return "|".join(map(str, get_args(annotation)))
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Annotated:  # X | None, or X with bounds
+        return _metavar(get_args(annotation)[0])
+    return METAVARS.get(annotation, "TEXT")
+
+
+def _is_tuple(flag: Flag) -> bool:
+    return get_origin(flag.field.annotation) is tuple
+
+
+def _word(flag: Flag) -> str:
+    """A plain word in the usage."""
+    name = flag.name.upper()
+    return f"{name} [{name} ...]" if _is_tuple(flag) else name if flag.field.is_required() else f"[{name}]"
+
+
+def _help(flag: Flag) -> str:
+    """The help line, with the default where there is one to speak of."""
+    line, default = flag.field.description or "", flag.default
+    if default is not None and default != "" and default != () and not flag.positional:
+        value = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        line += f" [{('yes' if default else 'no') if isinstance(default, bool) else value}]"
+    return line.replace("%", "%%")

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from posterity.commands.arguments import parse
-from posterity.errors import UserError, unknown
+from posterity.errors import unknown
 from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.folder import session
+from posterity.settings import Settings, setting
 
 
-@dataclass(frozen=True)
-class BenchArgs:
+class BenchArgs(Settings):
     """Times plans, gradient steps, environment steps or the whole loop of a family at a preset's sizes."""
 
-    family: str = "pendulum-gravity"
-    """Whose sizes."""
-    preset: str = "quick"
-    """quick, paper or best."""
-    lanes: tuple[int, ...] = (1,)
-    """Learners in lock-step; several numbers are measured one after the other."""
-    iterations: int = 5
-    """Iterations to measure, for `run`."""
-    json: bool = False
-    """Machine-readable."""
+    family: str = setting("pendulum-gravity", "The family whose sizes to measure, or module:Class for one of your own.")
+    preset: str = setting("quick", "The settings that give the sizes: quick, paper or best.")
+    lanes: tuple[Annotated[int, Field(ge=1)], ...] = setting(
+        (1,), "Learners side by side; several numbers are measured one after the other.", min_length=1
+    )
+    iterations: int = setting(5, "Iterations to measure, for `bench run`.", ge=1)
+    as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
 SUBJECTS = {
@@ -47,14 +45,12 @@ def bench(args: Sequence[str]) -> int:
     subject = args[0]
     if subject not in SUBJECTS:
         raise unknown("subject", subject, SUBJECTS)
-    asked: BenchArgs = parse(BenchArgs, args[1:], f"bench {subject}")
-    if not asked.lanes or min(*asked.lanes, asked.iterations, 1) < 1:
-        raise UserError("lanes and iterations are 1 or more")
+    asked = parse(BenchArgs, args[1:], f"bench {subject}")
     facts: list[dict[str, Any]] = []
     for lanes in asked.lanes:
         facts += [_rounded(each) for each in _measure(subject, asked, lanes)]
     place = {"subject": subject, "family": asked.family, "preset": asked.preset}
-    if asked.json:
+    if asked.as_json:
         record = session("posterity bench " + " ".join(args))
         print(json.dumps({**place, "measured": facts, "session": record}, indent=1))
     else:

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import tyro
 
 from posterity.agents.base import SCORES, Score
 from posterity.commands.arguments import Terminal, parse, terminal
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
+from posterity.settings import Settings, argument, setting
 
 
-@dataclass(frozen=True)
-class EvaluateArgs:
+class EvaluateArgs(Settings):
     """Plays the tasks of a run with what was learned at four moments, without learning."""
 
-    folder: tyro.conf.Positional[Path]
-    """The folder of the run."""
-    scores: tuple[str, ...] = SCORES
-    """Which of zero-shot, start, train, back."""
-    backward: str = "auto"
-    """Whose predictions Back is planned with: confidence, blend, task-only or world-only; auto: as the run is set."""
-    episodes: int = 3
-    """Episodes of each task and score."""
-    every: int = 0
-    """Go back after every so many tasks too, not only after the last; 0: only then."""
-    lanes: int = 64
-    """Episodes played together."""
+    folder: Path = argument(..., "The folder of the run.")
+    scores: tuple[str, ...] = setting(SCORES, "The scores to measure: zero-shot, start, train, back.")
+    back_variant: str = setting(
+        "auto",
+        "How VBLRL plays Back: by the more confident of the world's and the task's prediction (confidence), both "
+        "blended (blend), the task's alone (task-only) or the world's alone (world-only); auto: as the run is set.",
+    )
+    episodes: int = setting(3, "Episodes of each task and score.", ge=1)
+    back_every: int = setting(0, "Play Back after every so many tasks too; 0: only after the last task.", ge=0)
+    lanes: int = setting(64, "Episodes played side by side.", ge=1)
 
 
 def evaluate(args: Sequence[str]) -> int:
     """Plays, writes evaluation/ into the run's folder and shows the table."""
-    asked: EvaluateArgs = parse(EvaluateArgs, args, "evaluate")
+    asked = parse(EvaluateArgs, args, "evaluate")
     scores: Any = asked.scores
     strategy: Any = asked.backward
     plan = Plan(scores, strategy, asked.episodes, asked.every, asked.lanes)

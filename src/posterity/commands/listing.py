@@ -4,62 +4,49 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 from posterity.agents import METHODS
 from posterity.commands.arguments import Terminal, parse, terminal
-from posterity.errors import UserError, unknown
-from posterity.experiment.config import default_method, preset_table
+from posterity.errors import UserError
+from posterity.experiment.config import RunConfig, default_method, preset_table, preset_values
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family
+from posterity.settings import Settings, argument, setting
 from posterity.types import FiniteSpec, Key
 
-BUDGET = ("tasks", "iterations", "steps")
+BUDGET = ("tasks", "iterations", "steps_per_iteration")
 AMOUNT = " x ".join(BUDGET)
 
 
-@dataclass(frozen=True)
-class FamiliesArgs:
+class FamiliesArgs(Settings):
     """The families of tasks."""
 
-    show: str | None = None
-    """Draw tasks of this family."""
-    tasks: int = 1
-    """How many tasks to draw."""
-    seed: int = 0
-    """Whose stream to draw from."""
-    json: bool = False
-    """Machine-readable."""
+    show: str | None = setting(None, "Draw tasks of this family instead of listing all.")
+    tasks: int = setting(1, "How many tasks to draw.", ge=1)
+    seed: int = setting(0, "Seed of the stream to draw from.", ge=0)
+    as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
-@dataclass(frozen=True)
-class ListArgs:
+class ListArgs(Settings):
     """Lists what there is."""
 
-    json: bool = False
-    """Machine-readable."""
+    as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
-@dataclass(frozen=True)
-class PresetsArgs:
+class PresetsArgs(Settings):
     """The presets of all families, or all that those of one family say."""
 
-    family: tyro.conf.Positional[str] = ""
-    """Whose settings to show."""
-    json: bool = False
-    """Machine-readable."""
+    family: str = argument("", "The family whose settings to show, or module:Class for one of your own.")
+    as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
 def families(args: Sequence[str]) -> int:
     """Lists the families, or draws tasks of one."""
-    asked: FamiliesArgs = parse(FamiliesArgs, args, "families")
-    if asked.tasks < 1 or asked.seed < 0:
-        raise UserError(f"tasks is {asked.tasks} and seed {asked.seed}; need 1 or more, and 0 or more")
+    asked = parse(FamiliesArgs, args, "families")
     if asked.show is not None:
         draw_tasks(asked.show, asked.seed, asked.tasks, terminal())
         return 0
@@ -68,7 +55,7 @@ def families(args: Sequence[str]) -> int:
         kind = family_type(name)
         budget = preset_table(name)["paper"]
         facts.append({"name": name, "summary": kind.summary, **_size(kind)} | {part: budget[part] for part in BUDGET})
-    if not asked.json:  # narrow enough for a terminal
+    if not asked.as_json:  # narrow enough for a terminal
         facts = [
             {
                 "name": fact["name"],
@@ -78,7 +65,7 @@ def families(args: Sequence[str]) -> int:
             }
             for fact in facts
         ]
-    _show(facts, asked.json)
+    _show(facts, asked.as_json)
     return 0
 
 
@@ -103,23 +90,25 @@ def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:
 
 def methods(args: Sequence[str]) -> int:
     """Lists the methods."""
-    asked: ListArgs = parse(ListArgs, args, "methods")
-    _show([{"name": name, "summary": method.summary} for name, method in METHODS.items()], asked.json)
+    asked = parse(ListArgs, args, "methods")
+    facts = [
+        {"name": name, "families": "finite" if method.finite else "real", "summary": method.summary}
+        for name, method in METHODS.items()
+    ]
+    _show(facts, asked.as_json)
     return 0
 
 
 def presets(args: Sequence[str]) -> int:
     """Lists the presets of every family; of one family also what they set, for its own method and for others."""
-    asked: PresetsArgs = parse(PresetsArgs, args, "presets")
-    if asked.family and asked.family not in FAMILIES:
-        raise unknown("family", asked.family, FAMILIES)
+    asked = parse(PresetsArgs, args, "presets")
     facts = [fact for family in ([asked.family] if asked.family else FAMILIES) for fact in _presets(family)]
-    if asked.json:
+    if asked.as_json:
         _show(facts, as_json=True)
     elif asked.family:
         console = terminal()
         for fact in facts:
-            size = ", ".join(f"{fact[part]} {part}" for part in BUDGET)
+            size = ", ".join(f"{fact[part]} {part.replace('_', ' ')}" for part in BUDGET)
             console.print(f"{fact['preset']}, {fact['method']}: {size}")
             console.print("".join(f"    {flag}\n" for flag in _flags(fact["other settings"])), markup=False)
     else:
@@ -131,17 +120,11 @@ def presets(args: Sequence[str]) -> int:
 def _presets(family: str) -> list[dict[str, Any]]:
     """A line for every preset and method it has settings for."""
     facts = []
-    for preset, settings in preset_table(family).items():
-        table = dict(settings)
-        others = table.pop("methods", {})
-        own = {name: value for name, value in table.items() if name != "agent"}
-        for method, given in {default_method(family): table, **{name: own | others[name] for name in others}}.items():
-            other = {name: value for name, value in given.items() if name not in BUDGET}
-            facts.append(
-                {"family": family, "preset": preset, "method": method}
-                | {part: given[part] for part in BUDGET}
-                | {"other settings": other}
-            )
+    for preset, table in preset_table(family).items():
+        for method in (default_method(family), *table.get("methods", {})):
+            given = preset_values(family, method, preset)
+            budget = {part: given.pop(part, RunConfig.model_fields[part].default) for part in BUDGET}
+            facts.append({"family": family, "preset": preset, "method": method, **budget, "other settings": given})
     return facts
 
 
@@ -164,8 +147,7 @@ def _flags(table: dict[str, Any], before: str = "") -> list[str]:
         if isinstance(value, dict):
             flags += _flags(value, "" if name == "agent" else f"{before}{name}.")
         elif isinstance(value, bool):
-            *inside, last = flag.rsplit(".", 1)
-            flags.append("--" + ".".join([*inside, last if value else f"no-{last}"]))
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             flags.append(f"--{flag} {' '.join(map(str, value)) if isinstance(value, list) else value}")
     return flags

@@ -1,4 +1,4 @@
-"""`posterity run | resume | demo`: learning, and going on with it."""
+"""`posterity run | resume`: learning, and going on with it."""
 
 from __future__ import annotations
 
@@ -6,145 +6,140 @@ import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich.console import Console
 
-from posterity.commands.arguments import option, parse, seconds, terminal, typed
-from posterity.commands.listing import draw_tasks
-from posterity.commands.reporting import write_report
+from posterity.commands.arguments import Flag, Group, flags_of, option, parse, read, seconds, shown, terminal, typed
 from posterity.errors import UserError
-from posterity.experiment.config import RunConfig, resolve
-from posterity.experiment.progress import progress_for
+from posterity.experiment.config import RunConfig, checked, merged, resolve
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import progress_for
 from posterity.experiment.run import Outcome, check, guarded, lifelong
-from posterity.families import FAMILIES
+from posterity.settings import Settings, argument, setting
+
+START_HERE = "what people change first"
+FIRST = (
+    "method",
+    "preset",
+    "tasks",
+    "iterations",
+    "steps-per-iteration",
+    "seeds",
+    "seed",
+    "out",
+    "time-limit",
+    "planner.horizon",
+)
+
+
+class RunArgs(Settings):
+    """Where to and how long to run."""
+
+    out: Path | None = setting(None, "Folder of the run; if not given, the next free one in runs/.")
+    time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
 
 
 def run(args: Sequence[str]) -> int:
     """A new run. Family, method and preset are read first: they decide which settings there are, and their defaults."""
-    names = RunConfig.model_fields
-    method = option(args, "--method")
-    preset = option(args, "--preset") or names["preset"].default
-    family = _family(args)
-    config = resolve(family, method, preset)
-    form = _run_form(type(config))
-    asked = parse(form, args, "run", form(config=config))
-    if asked.config.family != family:  # an option's value was taken for the family
-        raise UserError(f"Which family, '{family}' or '{asked.config.family}'? Put it first: posterity run FAMILY ...")
+    family, rest = _family(args)
+    if family is None:  # there is help to be had without one
+        return _general_help()
+    config = resolve(
+        family, option(args, "--method"), option(args, "--preset") or RunConfig.model_fields["preset"].default
+    )
+    groups = _groups(config)
+    values = read(groups, [family, *rest], "run", f"Learns a stream of tasks of {family} by {config.method}.")
+    asked = RunArgs.model_validate({name: values.pop(name) for name in RunArgs.model_fields if name in values})
+    flags = [flag for group in groups for flag in group.flags]
+    config = checked(type(config), merged(config.model_dump(), values), lambda place: shown(place, flags))
     console = terminal()
-    return tell(start(asked.config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
+    return tell(start(config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
 
 
-def _family(args: Sequence[str]) -> str:
-    """The first word that no option takes; if there is none, a family's name after a flag, which takes nothing."""
-    words = [(arg, args[index - 1] if index else "") for index, arg in enumerate(args) if not arg.startswith("-")]
-    free = [arg for arg, before in words if not before.startswith("--") or "=" in before]
-    named = [arg for arg, _ in words if arg in FAMILIES or ":" in arg]
-    for found in ([arg for arg in free if arg in named], free, named):
-        if found:
-            return found[0]
-    if "--help" in args or "-h" in args:
-        return RunConfig.model_fields["family"].default
+def _family(args: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The family and the other arguments; no family, if only help is asked for.
+
+    Before the family only flags that every run has can be read: which others there are, it decides.
+    """
+    known = {f"--{flag.name}": flag.field.annotation is bool for flag in _common()}
+    index = 0
+    while index < len(args) and args[index].startswith("-"):
+        word, equals, _ = args[index].partition("=")
+        if word in ("-h", "--help"):
+            return None, []
+        if word not in known and word.replace("--no-", "--", 1) not in known:
+            raise UserError(f"The family comes before '{word}': posterity run FAMILY {word} ...")
+        index += 1 if equals or known.get(word, True) else 2
+    if index < len(args):
+        return args[index], [*args[:index], *args[index + 1 :]]
     raise UserError("Which family? For example: posterity run item-search. All of them: posterity families")
 
 
-def _run_form(config_type: Any) -> Any:
-    """The arguments of `run`: the settings of this family and method, and where and how long to run."""
-    return make_dataclass(
-        "RunArgs",
-        [
-            ("config", Annotated[config_type, tyro.conf.arg(name="")]),
-            (
-                "out",
-                Annotated[Path | None, tyro.conf.arg(help="Folder of the run; default: the next free one in runs/.")],
-                field(default=None),
-            ),
-            (
-                "time_limit",
-                Annotated[str | None, tyro.conf.arg(help="Stop cleanly after this long: 90s, 25m, 1.5h.")],
-                field(default=None),
-            ),
-        ],
-        namespace={"__doc__": "Learns a stream of tasks."},
-    )
+def _common() -> list[Flag]:
+    """The flags that every run has."""
+    return [*flags_of(RunConfig), *flags_of(RunArgs)]
 
 
-@dataclass(frozen=True)
-class ResumeArgs:
+def _groups(config: RunConfig) -> list[Group]:
+    """The flags of a run: first those that people change first, then the others by what they are about."""
+    agent = type(config.agent)
+    parts = {name: field.annotation for name, field in agent.model_fields.items()}
+    about = {
+        "run": "",
+        f"method {config.method}": _about(agent),
+        **{name: _about(part) for name, part in parts.items()},
+    }
+    about["environment"] = _about(type(config.env))
+    groups: dict[str, list[Flag]] = {title: [] for title in (START_HERE, *about)}
+    for flag in [*flags_of(type(config), config), *flags_of(RunArgs)]:
+        if flag.name in FIRST or flag.positional:
+            title = START_HERE
+        elif flag.place[0] == "agent":
+            title = flag.place[1] if len(flag.place) > 2 else f"method {config.method}"
+        else:
+            title = "environment" if flag.place[0] == "env" else "run"
+        groups[title].append(flag)
+    groups[START_HERE].sort(key=lambda flag: FIRST.index(flag.name) if flag.name in FIRST else -1)
+    return [Group(title, about.get(title, ""), flags) for title, flags in groups.items() if flags]
+
+
+def _general_help() -> int:
+    """The help that can be had without a family."""
+    flags = [flag._replace(default=None) for flag in _common()]
+    some = [flag for flag in flags if flag.name in FIRST or flag.positional]
+    rest = [flag for flag in flags if flag not in some]
+    about = "Learns a stream of tasks. Which other settings there are depends on the family and the method; defaults "
+    about += "come from the preset. See them with: posterity run FAMILY [--method METHOD] [--preset PRESET] --help"
+    read([Group(START_HERE, "", some), Group("run", "", rest)], ["--help"], "run", about)
+    return 0
+
+
+def _about(kind: Any) -> str:
+    """What a class of settings is about, in the words of its docstring."""
+    return (kind.__doc__ or "").strip() if isinstance(kind, type) and issubclass(kind, Settings) else ""
+
+
+class ResumeArgs(Settings):
     """Goes on with a run that was stopped."""
 
-    folder: tyro.conf.Positional[Path]
-    """The folder of the run."""
-    time_limit: str | None = None
-    """Stop cleanly after this long: 90s, 25m, 1.5h."""
+    folder: Path = argument(..., "The folder of the run.")
+    time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
 
 
 def resume(args: Sequence[str]) -> int:
     """Goes on with a run."""
-    asked: ResumeArgs = parse(ResumeArgs, args, "resume")
+    asked = parse(ResumeArgs, args, "resume")
     limit, console = seconds(asked.time_limit), terminal()
     folder, config = RunFolder.reopen(asked.folder, typed("resume", args))
     return tell(_session(config, folder, limit, console), console)
 
 
-@dataclass(frozen=True)
-class DemoArgs:
-    """A tour: item search learned with and without transfer, then a pendulum under changing gravity; with reports."""
-
-    out: Path | None = None
-    """Folder for the runs and the reports; default: the next free runs/demo-NNN."""
-    tasks: int = 100
-    """Houses to search."""
-    seeds: int = 3
-    """Independent learners per method, in the houses."""
-    pendulums: int = 3
-    """Pendulums to swing up, each under another gravity; 0 leaves this part out."""
-
-
-def demo(args: Sequence[str]) -> int:
-    """Two methods on the same houses, then VBLRL on a few pendulums, each with its report."""
-    asked: DemoArgs = parse(DemoArgs, args, "demo")
-    console = terminal()
-    out = asked.out or next_folder("demo")
-    houses = {"tasks": asked.tasks, "seeds": asked.seeds}
-    swings = {"tasks": max(asked.pendulums, 1)}
-    resolve("item-search", "blrl", "quick", houses)  # refuses bad numbers before the tour begins
-    if asked.pendulums < 0:
-        raise UserError(f"pendulums is {asked.pendulums}; need 0 or more")
-    console.print("A house of four rooms, and one kind of object to find. Where it lies is hidden.\n")
-    draw_tasks("item-search", 0, 1, console)
-    console.print("blrl takes what the houses before have taught as its prior; boss begins every house anew.")
-    paths = compare("item-search", ("blrl", "boss"), houses, out, typed("demo", args), console)
-    console.print()
-    write_report(paths, out / "report", f"{min(11, asked.tasks)}-", 3, console)
-    if asked.pendulums:
-        swing(swings, out, typed("demo", args), console)
-    return 0
-
-
-def swing(changes: Mapping[str, Any], out: Path, command: str, console: Console) -> None:
-    """VBLRL on pendulums under changing gravity, and how it began in each."""
-    console.print(
-        "\nA pendulum to swing up and hold; in each task another gravity, which nobody tells. Best is about -150."
-    )
-    [path] = compare("pendulum-gravity", ("vblrl",), changes, out, command, console)
-    from posterity.report.metrics import read_run
-
-    run = read_run(path)
-    for task, returns in enumerate(run.returns.mean(axis=0), 1):
-        how = "random play" if task == 1 else "planned with what the tasks before have taught"
-        console.print(f"pendulum {task}: first episode {returns[0]:.0f} ({how}), last {returns[-1]:.0f}")
-    write_report([path], path / "report", "1-", 3, console)
-
-
 def start(config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console) -> Outcome:
     """A new run, into `out` or the next free folder below runs/."""
     check(config)
-    path = out or next_folder(f"{config.family.replace(':', '-')}-{config.method}")
+    path = out or next_folder(f"{config.family}-{config.method}".replace(":", "-"))
     return _session(config, RunFolder.create(path, config, command), limit, console)
 
 

@@ -2,45 +2,53 @@
 
 The settings of a run depend on its family (`env`) and its method (`agent`), so the class of its configuration is made
 from the two names. A resolved configuration is written into the run folder and is all that `resume` needs.
+
+Presets are TOML tables. One rule saves writing things twice: a table with `base = NAME` is the table NAME beside it
+with some settings changed. It holds for the presets of a file, for the methods of a preset, and for whole files, whose
+base is a file in presets/bases/. What stands under `methods` at the top of a file is part of all its presets.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any
+from typing import Any
 
 import tomli_w
-import tyro
 from pydantic import ValidationError, create_model
 
 from posterity.agents import method as find_method
 from posterity.errors import UserError, unknown
 from posterity.families import FAMILIES, family_type
-from posterity.settings import Settings, setting
+from posterity.settings import Settings, argument, setting
 
 PRESETS = ("quick", "paper", "best")  # every family has these; its file may have more
+Place = tuple[int | str, ...]  # of a setting: the names that lead to it
 
 
 class RunConfig(Settings):
     """One run. `agent` and `env` are of the classes that the method and the family name."""
 
-    family: tyro.conf.Positional[str] = setting("item-search", "The family of tasks: `posterity families`.")
-    method: str = setting("blrl", "The learner: `posterity methods`. Unless said: blrl or, if not finite, vblrl.")
+    family: str = argument("item-search", "The family of tasks to learn, or module:Class for one of your own.")
+    method: str = setting("blrl", "The learner, or module:Class for one of your own; `posterity methods` lists them.")
     preset: str = setting(
-        "quick", "Where the other settings start from: quick, paper, best; `posterity presets` has all."
+        "quick", "The settings to start from: quick (minutes), paper, best; `posterity presets` lists them."
     )
-    tasks: int = setting(10, "Tasks in the stream.", ge=1)
-    iterations: int = setting(10, "Iterations per task.", ge=1)
-    steps: int = setting(20, "Environment steps per iteration.", ge=1)
-    seeds: int = setting(1, "Independent learners (lanes), with seeds seed, seed + 1, ...", ge=1, le=1000)
-    seed: int = setting(0, "The first seed; it decides everything that is random.", ge=0)
-    probe: bool = setting(False, "Measure against the true task: prior-mass radius and value lost, in the records.")
-    keep: bool = setting(True, "Put aside what `posterity evaluate` needs at the beginning and the end of each task.")
-    save_every: float = setting(10.0, "Seconds between checkpoints.", ge=0)
-    agent: Annotated[Settings, tyro.conf.arg(name="")]
+    tasks: int = setting(10, "Tasks to learn, one after the other.", ge=1)
+    iterations: int = setting(10, "Iterations per task. After each one the agent learns.", ge=1)
+    steps_per_iteration: int = setting(20, "Environment steps in an iteration.", ge=1)
+    seeds: int = setting(1, "Learners to run side by side, each with a seed of its own.", ge=1, le=1000)
+    seed: int = setting(0, "Seed of the first learner; the next ones have the seeds after it.", ge=0)
+    measure_truth: bool = setting(
+        False, "Compare what is believed with the true task, and record it (finite families only)."
+    )
+    snapshots: bool = setting(
+        True, "Save the agent at the beginning and the end of each task; `posterity evaluate` needs it."
+    )
+    save_every: float = setting(10.0, "Seconds between checkpoints, from which `posterity resume` goes on.", ge=0)
+    agent: Settings
     env: Settings
 
 
@@ -52,7 +60,7 @@ def config_type(family: str, method: str) -> type[RunConfig]:
         wanted = "finite families" if learner.finite else "families with real observations and actions"
         raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one")
     env, agent = kind.settings_type, learner.settings_type()
-    fields: dict[str, Any] = {"agent": (Annotated[agent, tyro.conf.arg(name="")], agent()), "env": (env, env())}
+    fields: dict[str, Any] = {"agent": (agent, agent()), "env": (env, env())}
     return create_model("RunConfig", __base__=RunConfig, **fields)
 
 
@@ -65,50 +73,74 @@ def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, 
     """The configuration that a preset gives for a family and a method, with `changes` on top."""
     method = method or default_method(family)
     config = config_type(family, method)
-    presets = preset_table(family)
-    if preset not in presets:
-        raise unknown("preset", preset, presets)
-    table = presets[preset]
-    own = {key: value for key, value in table.items() if key != "methods"}
-    if find_method(method).settings != find_method(default_method(family)).settings:
-        own.pop("agent", None)  # a preset's `agent` is the default method's; others have a table below `methods`
-    values = _merged(own, table.get("methods", {}).get(method, {}), changes or {})
+    values = merged(preset_values(family, method, preset), changes or {})
     return checked(config, {**values, "family": family, "method": method, "preset": preset})
 
 
-def checked(config: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
+def preset_values(family: str, method: str, preset: str) -> dict[str, Any]:
+    """What a preset sets for a method. Its `agent` is the default method's; others have a table below `methods`."""
+    presets = preset_table(family)
+    if preset not in presets:
+        raise unknown("preset", preset, presets)
+    values = dict(presets[preset])
+    methods = values.pop("methods", {})
+    if find_method(method).agent != find_method(default_method(family)).agent:
+        values.pop("agent", None)
+    return merged(values, methods.get(method, {}))
+
+
+def checked(
+    config: type[RunConfig], values: Mapping[str, Any], named: Callable[[Place], str] | None = None
+) -> RunConfig:
     """`values` as a configuration, or the first thing that is wrong with them in one line."""
     try:
         return config.model_validate(values)
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, named) from error
 
 
-def invalid(error: ValidationError) -> UserError:
-    """The first complaint of a validation error, as one line."""
+def invalid(error: ValidationError, named: Callable[[Place], str] | None = None) -> UserError:
+    """The first complaint of a validation error, as one line. `named` says how to write the name of a setting."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    name = named(first["loc"]) if named else f"Setting '{'.'.join(map(str, first['loc']))}'"
+    if first["type"] == "missing":
+        return UserError(f"{name} is needed")
     if first["type"] == "extra_forbidden":
-        return UserError(f"Unknown setting '{where}'")
+        return UserError(f"Unknown setting '{'.'.join(map(str, first['loc']))}'")
     if first["type"] == "value_error":  # settings that do not go together
-        return UserError(f"Setting{f' {where!r}' if where else 's'}: {first['msg'].removeprefix('Value error, ')}")
-    return UserError(f"Setting '{where}': {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}")
+        said = first["msg"].removeprefix("Value error, ")
+        return UserError(f"{name}: {said}" if first["loc"] and name else said)
+    return UserError(f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']}")
 
 
 @cache
 def preset_table(family: str) -> dict[str, Any]:
-    """The presets of a family, from its TOML file; those of a family of one's own from its class.
-
-    A preset with a `base` is that one with some settings changed.
-    """
+    """The presets of a family, from its TOML file; those of a family of one's own from its class."""
     if family not in FAMILIES:
         return {preset: dict(family_type(family).budget) for preset in PRESETS}
-    text = resources.files("posterity.experiment").joinpath(f"presets/{family}.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    for name, table in tables.items():  # a base stands before what is built on it
-        base = table.pop("base", None)
-        tables[name] = _merged(tables[base], table) if base else table
-    return tables
+    file = _read(family)
+    if "base" in file:
+        file = merged(_read(f"bases/{file.pop('base')}"), file)
+    shared = {"methods": file.pop("methods", {})}
+    presets = {name: table if "base" in table else merged(shared, table) for name, table in file.items()}
+    for table in presets.values():
+        table["methods"] = _with_bases(table.get("methods", {}))
+    return _with_bases(presets)
+
+
+def _read(name: str) -> dict[str, Any]:
+    place = resources.files("posterity.experiment").joinpath(f"presets/{name}.toml")
+    return tomllib.loads(place.read_text(encoding="utf-8"))
+
+
+def _with_bases(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables, each with a `base` as that one with its changes. A base stands before what is built on it."""
+    whole: dict[str, Any] = {}
+    for name, table in tables.items():
+        changes = dict(table)
+        base = changes.pop("base", None)
+        whole[name] = merged(whole[base], changes) if base else changes
+    return whole
 
 
 def to_toml(config: RunConfig) -> str:
@@ -126,11 +158,11 @@ def from_toml(text: str, source: str) -> RunConfig:
     return checked(config, values)
 
 
-def _merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     """Later tables win, key by key, also inside tables."""
-    merged: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for table in tables:
         for key, value in table.items():
-            below = merged.get(key)
-            merged[key] = _merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
-    return merged
+            below = result.get(key)
+            result[key] = merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return result

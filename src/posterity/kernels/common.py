@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+Mode = Literal["auto", "on", "off"]
 LOG2E = math.log2(math.e)
 TWO_LN_2 = 2.0 * math.log(2.0)
 
@@ -24,9 +25,16 @@ def nvidia() -> bool:
 
 
 def capability() -> tuple[int, int]:
-    """The generation of the card that programs run on; 9.0 if it does not tell."""
+    """The compute capability of the card that programs run on; 9.0 if it does not tell."""
     major, minor = str(getattr(jax.devices()[0], "compute_capability", "9.0")).split(".")
     return int(major), int(minor)
+
+
+def fallback_reason(mode: Mode) -> str:
+    """Why no kernel is used, whatever it computes; empty if one may be. `on` without a GPU interprets it, slowly."""
+    if mode == "off":
+        return "kernels are off"
+    return "there is no NVIDIA GPU" if mode == "auto" and not nvidia() else ""
 
 
 def triton() -> Any:

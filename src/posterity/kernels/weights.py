@@ -1,4 +1,4 @@
-"""Networks, units and bounds as the fused kernel takes them: padded, cut into tiles, with all folded in that can be.
+"""Networks, normaliser and bounds as the rollout kernel takes them: padded, in tiles, folded together.
 
 Everything a step needs is a tile [block, K]. Its columns are state 0..O-1, action O..O+A-1, reward O+A, then padding.
 K is padded with zeros to a power of two, 16 or more, and a hidden layer is cut into tiles of such sizes (200 units are
@@ -15,40 +15,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from posterity.kernels.common import LOG2E, padded
+from posterity.kernels.common import LOG2E, capability, padded
+from posterity.models.mlp import Layers
+from posterity.models.normaliser import Normaliser
 from posterity.planning.rollout import Box
 
-Layer = tuple[tuple[jax.Array, tuple[jax.Array, ...]], ...]  # by tile of outputs: bias, weights by tile of inputs
+TiledLayer = tuple[tuple[jax.Array, tuple[jax.Array, ...]], ...]  # by tile of outputs: bias, weights by tile of inputs
 Precision = Literal["bf16", "tf32", "f32"]
 GAINS = {"elu": LOG2E, "silu": LOG2E, "tanh": 1.0, "relu": 1.0}  # activations take and give this times the value
-SHARED_MEMORY = 200 * 1024  # bytes for the weights: a Hopper block has 227 KB, and the rest of the kernel needs some
 
 
-def supported(
-    networks: Sequence[tuple[Any, Any]],
-    obs_dim: int,
-    action_dim: int,
-    activation: str,
-    precision: Precision = "bf16",
-    memory: int = SHARED_MEMORY,
-) -> str:
-    """Why the kernel cannot do this network, in one line; empty if it can."""
+def unsupported(sizes: Sequence[int], activation: str, precision: Precision) -> str:
+    """Why the kernel cannot do a network of these `sizes` (inputs, hidden, outputs), in one line; empty if it can."""
     if activation not in GAINS:
         return f"the fused planner has no activation {activation!r}; it has {', '.join(GAINS)}"
-    if len(networks) < 2:
+    if len(sizes) < 3:
         return "the fused planner needs a hidden layer"
-    hidden = [sum(tiles(weight.shape[-1])) for weight, _ in networks[:-1]]
-    width = padded(obs_dim + action_dim + 1)
+    hidden = [sum(tiles(size)) for size in sizes[1:-1]]
+    width = padded(sizes[0] + 1)
     entries = sum(first * second for first, second in zip([width, *hidden], [*hidden, 2 * width], strict=True))
-    size = entries * (2 if precision == "bf16" else 4)
-    if size > memory:
-        return f"the fused planner needs {size // 1024} KB for the weights and has {memory // 1024}"
+    needed, room = entries * (2 if precision == "bf16" else 4), shared_memory()
+    if needed > room:
+        return f"the fused planner needs {needed // 1024} KB for the weights and has {room // 1024}"
     return ""
+
+
+def shared_memory() -> int:
+    """Bytes of weights that fit on the chip beside the rest of the kernel, by the card's generation."""
+    if capability() >= (9, 0):
+        return 200 * 1024  # a Hopper block has 227 KB, and the rest of the kernel needs some
+    return 140 * 1024 if capability() == (8, 0) else 76 * 1024
 
 
 def tiles(size: int) -> tuple[int, ...]:
@@ -76,23 +77,23 @@ def _placed(outputs: jax.Array, action_dim: int) -> jax.Array:
     return _grown(jnp.concatenate([change, gap, reward], axis=-1), padded(outputs.shape[-1] + action_dim))
 
 
-def _change_scale(units: tuple[jax.Array, ...], obs_dim: int) -> jax.Array:
+def _change_scale(normaliser: Normaliser, obs_dim: int) -> jax.Array:
     """[1 + O] the unit of the state in the kernel: the reward's own, and the state's as an input."""
-    return jnp.concatenate([jnp.ones(1), units[1][:obs_dim]])
+    return jnp.concatenate([jnp.ones(1), normaliser.input_scale[:obs_dim]])
 
 
 def layers(
-    networks: Sequence[tuple[jax.Array, jax.Array]],
-    units: tuple[jax.Array, ...],
+    networks: Layers,
+    normaliser: Normaliser,
     obs_dim: int,
     action_dim: int,
     gain: float,
     high: float,
-) -> tuple[Layer, ...]:
+) -> tuple[TiledLayer, ...]:
     """The hidden layers, the means' layer and the log-variances' layer; the last gives log2(exp(high - raw))."""
     *hidden, (weight, bias) = networks
     width = (padded(obs_dim + action_dim + 1),)
-    cut: list[Layer] = []
+    cut: list[TiledLayer] = []
     inputs = width
     for index, (hidden_weight, hidden_bias) in enumerate(hidden):
         outputs = tiles(hidden_weight.shape[-1])
@@ -101,15 +102,15 @@ def layers(
         inputs = outputs
     mean_weight, raw_weight = jnp.split(weight / gain, 2, axis=-1)
     mean_bias, raw_bias = jnp.split(bias, 2, axis=-1)
-    _, _, target_mean, target_scale = units
-    unit = _change_scale(units, obs_dim)
+    _, _, target_mean, target_scale = normaliser
+    unit = _change_scale(normaliser, obs_dim)
     mean_weight = _placed(mean_weight * (target_scale / unit), action_dim)
     mean_bias = _placed((mean_bias * target_scale + target_mean) / unit, action_dim)
     raw_weight, raw_bias = _placed(-LOG2E * raw_weight, action_dim), _placed(LOG2E * (high - raw_bias), action_dim)
     return (*cut, _cut(mean_weight, mean_bias, inputs, width), _cut(raw_weight, raw_bias, inputs, width))
 
 
-def _cut(weight: jax.Array, bias: jax.Array, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Layer:
+def _cut(weight: jax.Array, bias: jax.Array, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> TiledLayer:
     """A layer as tiles of these sizes: for each tile of outputs its bias and the weights from each tile of inputs."""
     weight, bias = _grown(weight, sum(inputs), sum(outputs)), _grown(bias, sum(outputs))
     rows, columns = list(accumulate(inputs[:-1])), list(accumulate(outputs[:-1]))
@@ -119,7 +120,7 @@ def _cut(weight: jax.Array, bias: jax.Array, inputs: tuple[int, ...], outputs: t
 
 
 def columns(
-    units: tuple[jax.Array, ...], obs: jax.Array, alive: Box | None, action_dim: int, low: float, high: float
+    normaliser: Normaliser, obs: jax.Array, alive: Box | None, action_dim: int, low: float, high: float
 ) -> jax.Array:
     """[5, K] by column: first state, the two terms of the noise's variance, lower and upper bound of the box.
 
@@ -127,8 +128,10 @@ def columns(
     """
     obs_dim = obs.shape[0]
     width = padded(obs_dim + action_dim + 1)
-    mean, scale = units[0][:obs_dim], units[1][:obs_dim]
-    spread = _placed(2.0 * math.log(2.0) * (units[3] / _change_scale(units, obs_dim)) ** 2, action_dim)
+    mean, scale = normaliser.input_mean[:obs_dim], normaliser.input_scale[:obs_dim]
+    spread = _placed(
+        2.0 * math.log(2.0) * (normaliser.target_scale / _change_scale(normaliser, obs_dim)) ** 2, action_dim
+    )
     bounds = [jnp.full(width, -jnp.inf), jnp.full(width, jnp.inf)]
     if alive is not None:
         bounds = [all_.at[:obs_dim].set((side - mean) / scale) for all_, side in zip(bounds, alive, strict=True)]

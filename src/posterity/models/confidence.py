@@ -3,9 +3,9 @@
     c = - Var_p(mean_p) - alpha Var_p(sigma_p)        over P particles, unbiased; sigma is the standard deviation
 
 The model with the higher confidence goes on: for the reward, and by itself for the next state. The paper leaves open
-how the dimensions of a state are brought together: here variances are in units of the data's deviation and added up
-(`together`), or every dimension is decided for itself (`each`). Released code: two tests joined by "or", on the
-log-variance, without alpha; then the world's next state always.
+how the dimensions of a state are brought together: here variances are in units of the data's deviation and added up.
+Released code: two tests joined by "or", on the variances of mean and log-variance, for each dimension and without
+alpha; then the world's next state always.
 
 Ours beside it is `blend`: nobody is chosen, both predictions count by how sure each model is of it.
 
@@ -22,19 +22,22 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.models.mlp import Prediction
+from posterity.models.dynamics import Prediction
 from posterity.settings import Settings, setting
+
+BackVariant = Literal["confidence", "blend", "task-only", "world-only"]
+BACK_VARIANTS: tuple[BackVariant, ...] = ("confidence", "blend", "task-only", "world-only")
 
 
 class BackwardSettings(Settings):
-    """How two models are weighed."""
+    """How the task model and the world model are combined when going back to an earlier task."""
 
-    alpha: float = setting(1.0, "Weight of the spread of predicted deviations (the paper gives no value).", ge=0)
-    strategy: Literal["confidence", "blend"] = setting(
-        "confidence", "How a run goes back: the more confident prediction, or both by how sure each is."
+    variant: BackVariant = setting(
+        "confidence",
+        "Whose predictions Back is planned with: the more confident model's, both blended, the task's or the world's.",
     )
-    state: Literal["together", "each"] = setting(
-        "together", "Choose a model for the next state as a whole, or for each of its dimensions."
+    alpha: float = setting(
+        1.0, "Weight of the spread of predicted deviations in the confidence (the paper gives no value).", ge=0
     )
 
 
@@ -52,14 +55,12 @@ def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Ar
     return -mean.var(axis=0, ddof=1) - alpha * deviation.var(axis=0, ddof=1)
 
 
-def choose(task: Prediction, world: Prediction, scale: jax.Array, settings: BackwardSettings) -> Choice:
+def choose(task: Prediction, world: Prediction, scale: jax.Array, alpha: float) -> Choice:
     """For each row the more confident model's prediction; the task model's if they are equal."""
-    own, general = confidence(task, scale, settings.alpha), confidence(world, scale, settings.alpha)
-    trusted = own < general
-    if settings.state == "together":
-        state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)
-        reward, rest = trusted[..., :1], trusted[..., 1:]
-        trusted = jnp.concatenate([reward, jnp.broadcast_to(state, rest.shape)], axis=-1)
+    own, general = confidence(task, scale, alpha), confidence(world, scale, alpha)
+    state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)
+    reward = own[..., :1] < general[..., :1]
+    trusted = jnp.concatenate([reward, jnp.broadcast_to(state, own[..., 1:].shape)], axis=-1)
     mean = jnp.where(trusted, world.mean, task.mean)
     return Choice(Prediction(mean, jnp.where(trusted, world.log_variance, task.log_variance)), trusted)
 

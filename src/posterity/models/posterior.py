@@ -1,6 +1,6 @@
-"""Mean-field Gaussian posterior over the weights of a dynamics network.
+"""Mean-field Gaussian posterior over the weights of a network.
 
-A model here is a distribution over networks:  q(w) = prod_i N(w_i; mean_i, softplus(rho_i)^2)          (paper, Eq. 7)
+q(w) = prod_i N(w_i; mean_i, softplus(rho_i)^2)                                                      (paper, Eq. 8)
 """
 
 from __future__ import annotations
@@ -11,36 +11,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.models import network
-from posterity.models.mlp import NetworkSettings, Weights
+from posterity.models.mlp import Layers
 
 
 class Posterior(NamedTuple):
     """Independent Gaussians over one network's weights. `mean` and `rho` share one tree."""
 
-    mean: Weights
-    rho: Weights  # any real value is valid: scale = softplus(rho) > 0
+    mean: Layers
+    rho: Layers  # any real value is valid: scale = softplus(rho) > 0
 
 
-def init(key: jax.Array, obs_dim: int, action_dim: int, settings: NetworkSettings, scale: float) -> Posterior:
-    """Means as a fresh network's, all scales alike."""
-    mean = network.init(key, obs_dim, action_dim, settings)
+def init(mean: Layers, scale: float) -> Posterior:
+    """Around a fresh network, all scales alike."""
     return Posterior(mean, jax.tree.map(lambda leaf: jnp.full_like(leaf, inverse_softplus(scale)), mean))
 
 
 def gaussian(like: Posterior, scale: float) -> Posterior:
     """The fixed prior N(0, scale^2) over every weight."""
-    zeros = jax.tree.map(jnp.zeros_like, like.mean)
-    return Posterior(zeros, jax.tree.map(lambda leaf: jnp.full_like(leaf, inverse_softplus(scale)), zeros))
+    return init(jax.tree.map(jnp.zeros_like, like.mean), scale)
 
 
-def wider(posterior: Posterior, factor: jax.Array) -> Posterior:
-    """The same means, every deviation times `factor`."""
-    scaled = jax.tree.map(lambda rho: factor * jax.nn.softplus(rho), posterior.rho)
-    return Posterior(posterior.mean, jax.tree.map(lambda scale: scale + jnp.log(-jnp.expm1(-scale)), scaled))
-
-
-def sample(key: jax.Array, posterior: Posterior, noise: float | jax.Array = 1.0) -> Weights:
+def sample(key: jax.Array, posterior: Posterior, noise: float | jax.Array = 1.0) -> Layers:
     """One whole network. `noise` scales the spread: 0 gives the mean network (released code: 0.1)."""
     leaves, tree = jax.tree.flatten(posterior.mean)
     scales = jax.tree.leaves(posterior.rho)

@@ -14,9 +14,7 @@ from posterity.types import Transition
 
 
 class Replay(NamedTuple):
-    """One lane's memory. Termination is not kept: it follows from the observation (`Spec.alive`)."""
-
-    per_task = True  # a checkpoint writes a finished task's part once
+    """One lane's transitions. Termination is not kept: it follows from the observation (`Spec.alive`)."""
 
     obs: jax.Array  # [K, C, O]
     action: jax.Array  # [K, C, A]
@@ -62,18 +60,18 @@ def add(replay: Replay, task: jax.Array, rows: Transition) -> Replay:
     )
 
 
-def sample_task(key: jax.Array, replay: Replay, task: jax.Array, rows: int) -> Rows:
-    """`rows` transitions of one task, uniformly with replacement."""
-    place = jax.random.randint(key, (rows,), 0, jnp.maximum(replay.filled[task], 1))
+def sample_task(key: jax.Array, replay: Replay, task: jax.Array, batch_size: int) -> Rows:
+    """`batch_size` transitions of one task, uniformly with replacement."""
+    place = jax.random.randint(key, (batch_size,), 0, jnp.maximum(replay.filled[task], 1))
     return Rows(*(kept[task, place] for kept in replay[:4]))
 
 
-def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, rows: int) -> Rows:
-    """`rows` transitions from each of `tasks` different tasks among the first `seen`; with fewer, tasks come again."""
+def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, batch_size: int) -> Rows:
+    """`batch_size` transitions from each of `tasks` of the first `seen` tasks; with fewer, tasks come again."""
     task_key, row_key = jax.random.split(key)
     total = replay.filled.shape[0]
     order = jnp.argsort(jnp.where(jnp.arange(total) < seen, jax.random.uniform(task_key, (total,)), jnp.inf))
     chosen = order[jnp.arange(tasks) % jnp.minimum(seen, total)]
     limit = jnp.maximum(replay.filled[chosen], 1)[:, None]
-    place = jax.random.randint(row_key, (tasks, rows), 0, jnp.broadcast_to(limit, (tasks, rows)))
-    return Rows(*(kept[chosen[:, None], place].reshape(tasks * rows, *kept.shape[2:]) for kept in replay[:4]))
+    place = jax.random.randint(row_key, (tasks, batch_size), 0, jnp.broadcast_to(limit, (tasks, batch_size)))
+    return Rows(*(kept[chosen[:, None], place].reshape(tasks * batch_size, *kept.shape[2:]) for kept in replay[:4]))

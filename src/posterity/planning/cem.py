@@ -17,24 +17,20 @@ from pydantic import model_validator
 
 from posterity.settings import Settings, setting
 
+SMOOTHING = 0.1  # share of the old mean and variance that is kept (released code: 0.1)
+
 
 class PlannerSettings(Settings):
     """How actions are searched for."""
 
-    horizon: int = setting(20, "T: steps planned ahead.", ge=1)
-    candidates: int = setting(500, "N: action sequences a round (paper: 500).", ge=2)
-    elites: int = setting(50, "E: best candidates the next round is drawn around (paper: 50).", ge=1)
-    rounds: int = setting(5, "Rounds of the search (released code: 5).", ge=1)
-    smoothing: float = setting(0.1, "Share of the old mean and variance that is kept (released code: 0.1).", ge=0, lt=1)
-    particles: int = setting(20, "P: networks every candidate is imagined through.", ge=1)
+    horizon: int = setting(20, "Steps planned ahead.", ge=1)
+    particles: int = setting(20, "Sampled networks that every candidate is imagined through.", ge=1)
+    candidates: int = setting(500, "Action sequences in each CEM iteration (paper: 500).", ge=2)
+    elites: int = setting(50, "Best candidates that the next iteration is drawn around (paper: 50).", ge=1)
+    cem_iterations: int = setting(5, "Iterations of the cross-entropy method (released code: 5).", ge=1)
     output: Literal["sample", "mean"] = setting(
-        "sample", "What an imagined step takes of the predicted Gaussian: sample or mean."
+        "sample", "What an imagined step takes of the predicted Gaussian: a sample, or its mean."
     )
-    redraw: bool = setting(False, "Draw new networks at every imagined step (nearer to the released code).")
-    fused: Literal["auto", "on", "off"] = setting(
-        "auto", "Imagine in one GPU kernel: auto (on NVIDIA GPUs), on (without a GPU: interpreted, slowly) or off."
-    )
-    products: Literal["bf16", "tf32", "f32"] = setting("bf16", "Precision of that kernel's products; sums are f32.")
 
     @model_validator(mode="after")
     def _enough(self) -> PlannerSettings:
@@ -48,14 +44,6 @@ class Plan(NamedTuple):
 
     mean: jax.Array  # [T, A]
     variance: jax.Array  # [T, A]
-
-
-class PlanInfo(NamedTuple):
-    """What the search found."""
-
-    best: jax.Array  # score of the best candidate of the last round
-    elite: jax.Array  # mean score of the last round's elites
-    finite: jax.Array  # share of finite scores in the last round
 
 
 def start(horizon: int, low: jax.Array, high: jax.Array) -> Plan:
@@ -77,18 +65,18 @@ def cem(
     low: jax.Array,
     high: jax.Array,
     settings: PlannerSettings,
-) -> tuple[Plan, PlanInfo]:
+) -> Plan:
     """Maximises `score(key, candidates [N, T, A]) -> [N]`.
 
     No candidate leaves the bounds [A]; one whose score is not finite is never an elite, unless none is left: then the
-    round changes nothing.
+    iteration changes nothing.
     """
 
     noise_key, score_key = jax.random.split(key)
-    shape = (settings.rounds, settings.candidates, *begin.mean.shape)
-    noises = jax.random.truncated_normal(noise_key, -2.0, 2.0, shape)  # of all rounds at once: a GPU waits less
+    shape = (settings.cem_iterations, settings.candidates, *begin.mean.shape)
+    noises = jax.random.truncated_normal(noise_key, -2.0, 2.0, shape)  # of all iterations at once: a GPU waits less
 
-    def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, PlanInfo]:
+    def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, None]:
         noise, k = now
         room = jnp.minimum(plan.mean - low, high - plan.mean) / 2.0
         scale = jnp.minimum(jnp.sqrt(plan.variance), jnp.maximum(room, 0.0))
@@ -100,14 +88,11 @@ def cem(
         away, weight = candidates - plan.mean, (good / count)[:, None, None]
         first, second = (weight * away).sum(axis=0), (weight * away**2).sum(axis=0)  # of one shape: one pass on a GPU
         mean, variance = plan.mean + first, jnp.maximum(second - first**2, 0.0)
-        keep = jnp.where(good.any(), settings.smoothing, 1.0)
+        keep = jnp.where(good.any(), SMOOTHING, 1.0)
         moved = Plan(keep * plan.mean + (1.0 - keep) * mean, keep * plan.variance + (1.0 - keep) * variance)
-        best = jnp.max(scores, where=finite, initial=-jnp.inf)
-        elite = jnp.where(good, scores, 0.0).sum() / count
-        return moved, PlanInfo(best, elite, finite.mean())
+        return moved, None
 
-    plan, infos = jax.lax.scan(search, begin, (noises, jax.random.split(score_key, settings.rounds)))
-    return plan, jax.tree.map(lambda leaf: leaf[-1], infos)
+    return jax.lax.scan(search, begin, (noises, jax.random.split(score_key, settings.cem_iterations)))[0]
 
 
 def _best(scores: jax.Array, count: int) -> jax.Array:

@@ -9,7 +9,7 @@ reward of that step counts, those after it do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,18 @@ import jax.numpy as jnp
 Box = tuple[jax.Array, jax.Array]  # low [O], high [O]
 
 
-class Imagined(NamedTuple):
+class ImaginedStep(NamedTuple):
     """One imagined step of all particles and candidates."""
 
     reward: jax.Array  # [P, N]
-    following: jax.Array  # [P, N, O]
-    note: Any = ()  # whatever else the step has to tell: a tree of arrays
+    next_obs: jax.Array  # [P, N, O]
+    facts: tuple[jax.Array, ...] = ()  # whatever else the step has to tell
 
 
-Final = Callable[[jax.Array], jax.Array]  # the worth [P, N] of last observations [P, N, O]
-Step = Callable[[jax.Array, jax.Array, jax.Array], Imagined]  # (key, observations [P, N, O], actions [N, A])
+TerminalValue = Callable[[jax.Array], jax.Array]  # the value [P, N] of last observations [P, N, O]
+Step = Callable[[jax.Array, jax.Array, jax.Array], ImaginedStep]  # (key, observations [P, N, O], actions [N, A])
+# (key, candidates [N, T, A]) -> returns [P, N], and the facts of every step [T, ...]
+Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, tuple[jax.Array, ...]]]
 
 
 def imagined_returns(
@@ -36,26 +38,30 @@ def imagined_returns(
     candidates: jax.Array,
     particles: int,
     alive: Box | None,
-    final: Final | None = None,
-) -> tuple[jax.Array, Any]:
-    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; notes [T, ...].
+    terminal_value: TerminalValue | None = None,
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; facts [T, ...].
 
-    With `final`, what a particle that is still going has come to is worth that too.
+    With `terminal_value`, the last observation of a particle that is still going is worth that too.
     """
     count = candidates.shape[0]
-    place = jnp.broadcast_to(obs, (particles, count, *obs.shape))
+    start = jnp.broadcast_to(obs, (particles, count, *obs.shape))
     going = jnp.ones((particles, count), dtype=bool)
 
-    def walk(carry: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]):
+    def walk(
+        carry: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, tuple[jax.Array, ...]]]:
         place, going = carry
         actions, k = now
-        reward, following, note = step(k, place, actions)
+        reward, following, facts = step(k, place, actions)
         earned = jnp.where(going, reward, 0.0)
         if alive is not None:
             going = going & ((following > alive[0]) & (following < alive[1])).all(axis=-1)
-        return (following, going), (earned, note)
+        return (following, going), (earned, facts)
 
     keys = jax.random.split(key, candidates.shape[1])
-    last, (rewards, notes) = jax.lax.scan(walk, (place, going), (jnp.swapaxes(candidates, 0, 1), keys))
+    (last, going), (rewards, facts) = jax.lax.scan(walk, (start, going), (jnp.swapaxes(candidates, 0, 1), keys))
     total = rewards.sum(axis=0)
-    return (total if final is None else total + jnp.where(last[1], final(last[0]), 0.0)), notes
+    if terminal_value is not None:
+        total = total + jnp.where(going, terminal_value(last), 0.0)
+    return total, facts

@@ -1,0 +1,129 @@
+"""Planning with dynamics models: search by CEM through imagined rollouts, for all lanes.
+
+plan             with one model (Algorithm 1)
+plan_backward    with a task's model and the world's together (Algorithm 2)
+forecast         what a found plan promises, for the record
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posterity.agents import lanes
+from posterity.agents.base import Info, Keys
+from posterity.agents.rollouts import Rollouts
+from posterity.agents.training import VblrlSettings
+from posterity.models.dynamics import DynamicsModel
+from posterity.planning import cem
+from posterity.planning.cem import Plan
+from posterity.planning.rollout import Returns
+from posterity.types import BoolArray, HostArray, Spec
+
+
+class Planner:
+    """The programs that plan, compiled once."""
+
+    def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
+        self.spec, self.settings = spec, settings.planner
+        self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
+        self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
+        self.rollouts = Rollouts(
+            spec,
+            settings.planner,
+            settings.network,
+            settings.kernels,
+            settings.matmul_precision,
+            settings.value.gamma,
+            settings.backward.alpha,
+        )
+        program = partial(lanes.compiled, precision=settings.outer_precision)
+        self.plan = program(self._plan)
+        self.forecast = program(self._forecast)
+        self.plan_backward = {
+            variant: program(partial(self._plan_backward, variant)) for variant in ("confidence", "blend")
+        }
+
+    def random_actions(self, keys: Keys) -> HostArray:
+        """[L, A] uniform within the bounds."""
+        drawn = [key.generator().uniform(self.spec.low, self.spec.high) for key in keys]
+        return np.stack(drawn).astype(np.float32)
+
+    # One lane ----------------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, key: jax.Array, obs: jax.Array, first: jax.Array, model: DynamicsModel, plan: Plan
+    ) -> tuple[jax.Array, Plan]:
+        """The first action of what the search found, and where the next search begins."""
+        draw_key, search_key = jax.random.split(key)
+        found, _ = self._search(search_key, self.rollouts.forward(draw_key, model, obs), plan, first)
+        return found.mean[0], cem.shifted(found, self.fresh_plan)
+
+    def _forecast(
+        self, key: jax.Array, obs: jax.Array, model: DynamicsModel, action: jax.Array, after: Plan, sums: jax.Array
+    ) -> jax.Array:
+        """Adds to the forecasts what the found plan will earn within its horizon, by the networks it was found by."""
+        draw_key, search_key = jax.random.split(key)
+        within = self.rollouts.forward(draw_key, model._replace(critic=None), obs)
+        found = jnp.concatenate([action[None], after.mean[:-1]])
+        promised, _ = within(jax.random.split(search_key)[1], found[None])
+        return sums + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
+
+    def _plan_backward(
+        self,
+        variant: str,
+        key: jax.Array,
+        obs: jax.Array,
+        first: jax.Array,
+        task: DynamicsModel,
+        world: DynamicsModel,
+        plan: Plan,
+    ) -> tuple[jax.Array, Plan, tuple[jax.Array, ...]]:
+        """Search with two models, and tell how much of the found plan the world's predicted."""
+        draw_key, search_key = jax.random.split(key)
+        returns = self.rollouts.backward(variant, draw_key, task, world, obs)
+        found, last_key = self._search(search_key, returns, plan, first)
+        _, facts = returns(last_key, found.mean[None])
+        return found.mean[0], cem.shifted(found, self.fresh_plan), tuple(fact.mean() for fact in facts)
+
+    def _search(self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array) -> tuple[Plan, jax.Array]:
+        """What the search finds from where the last one ended, and a key that is left."""
+        search_key, last_key = jax.random.split(key)
+        begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
+
+        def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
+            return returns(k, candidates)[0].mean(axis=0)
+
+        return cem.cem(search_key, score, begin, self.low, self.high, self.settings), last_key
+
+
+class PlannedPolicy:
+    """Plans in an evaluation and does not learn: with one model, or with a task's and the world's together."""
+
+    def __init__(
+        self, planner: Planner, models: tuple[DynamicsModel, ...], random: BoolArray, variant: str = ""
+    ) -> None:
+        self.planner, self.models, self.random, self.variant = planner, models, random, variant
+        self.plan = lanes.repeated(planner.fresh_plan, len(random))
+        self.shares: tuple[jax.Array, ...] = ()  # of reward and state that the world's model predicted
+
+    def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
+        """The first action of the plan; a random one where nothing had been learned."""
+        if self.variant:
+            program = self.planner.plan_backward[self.variant]
+            action, self.plan, self.shares = program(keys, obs, first, *self.models, self.plan)
+        else:
+            action, self.plan = self.planner.plan(keys, obs, first, *self.models, self.plan)
+        planned = lanes.to_host(action)
+        if self.random.any():
+            planned = np.where(self.random[:, None], self.planner.random_actions(keys), planned)
+        return planned
+
+    def facts(self) -> Info:
+        """How much of the last plan the world's model predicted, where there were two."""
+        return {
+            name: np.asarray(share) for name, share in zip(("world_reward", "world_state"), self.shares, strict=False)
+        }
