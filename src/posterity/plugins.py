@@ -29,5 +29,6 @@ def load_class(what: str, path: str, base: type[Base]) -> type[Base]:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UserError(f"{what} is not a subclass of {base.__module__}.{base.__name__}")
     if inspect.isabstract(found):
-        raise UserError(f"{what} is not whole: it lacks {', '.join(sorted(found.__abstractmethods__))}")
+        lacking = sorted(vars(found)["__abstractmethods__"])
+        raise UserError(f"{what} is not whole: it lacks {', '.join(lacking)}")
     return found

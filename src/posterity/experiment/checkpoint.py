@@ -101,7 +101,7 @@ def write(path: Path, arrays: Mapping[str, object], metadata: dict[str, str]) ->
 def read(path: Path, like: Mapping[str, object]) -> dict[str, HostArray]:
     """Named arrays of the names, shapes and types of `like`."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with _opened(path) as file:
             kept = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in _slices(file)}
             wanted = {name: (np.asarray(leaf).shape, _dtype(leaf)) for name, leaf in like.items()}
             if kept != wanted:
@@ -121,6 +121,11 @@ def load_tree(path: Path, template: Tree) -> Tree:
     return _filled(template, "state", read(path, dict(tree.leaves(template))))
 
 
+def _opened(path: Path) -> Any:
+    """A safetensors file, of which nothing is loaded yet. The library does not say its type."""
+    return cast(Any, safe_open)(path, framework="numpy")
+
+
 def _slices(file: Any) -> list[tuple[str, Any]]:
     return [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118  (the file is no dictionary)
 
@@ -134,7 +139,7 @@ def _dtype(leaf: object) -> str:
 def read_position(path: Path) -> Position:
     """The place alone, without loading the state."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with _opened(path) as file:
             return _position(path, file.metadata())
     except (SafetensorError, OSError) as error:
         raise UserError(f"Cannot read the checkpoint {path}: {error}") from error

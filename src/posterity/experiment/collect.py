@@ -6,7 +6,7 @@ Python threads around whole steps were slower than none (docs/speed.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -153,7 +153,7 @@ def advance_all(
 
 
 @contextmanager
-def _asked(env: Env, what: str) -> Iterator[None]:
+def _asked(env: Env, what: str) -> Generator[None]:
     """Whatever an environment raises ends the run in one line; the error itself stays attached."""
     try:
         yield

@@ -108,7 +108,7 @@ def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]
             for task in range(finished)
             for episode in range(plan.episodes)
         ]
-    moments = {finished} | ({*range(plan.back_every, finished, plan.back_every)} if plan.back_every else set())
+    moments = {finished, *range(plan.back_every or finished, finished, plan.back_every or 1)}
     return [
         Entry(lane, task, episode, after)
         for after in sorted(moments)

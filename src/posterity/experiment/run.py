@@ -8,7 +8,7 @@ not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -105,7 +105,7 @@ class _Run:
         return [stream[task] for stream in self.streams]
 
     @contextmanager
-    def environments(self, task: int) -> Iterator[tuple[Sequence[Env], Prestep | None]]:
+    def environments(self, task: int) -> Generator[tuple[Sequence[Env], Prestep | None]]:
         """The environments of all lanes in a task, closed whatever ends it."""
         envs = [self.family.make(each) for each in self.tasks(task)]
         try:

@@ -100,6 +100,6 @@ def _best(scores: jax.Array, count: int) -> jax.Array:
 
     By counting, for each, how many are better: one pass on a GPU, where sorting a few hundred numbers takes many.
     """
-    place = jnp.arange(scores.shape[0])
+    place = jax.lax.iota(jnp.int32, scores.shape[0])
     better = (scores > scores[:, None]) | ((scores == scores[:, None]) & (place < place[:, None]))
     return better.sum(axis=1) < count

@@ -46,7 +46,7 @@ def imagined_returns(
     """
     count = candidates.shape[0]
     start = jnp.broadcast_to(obs, (particles, count, *obs.shape))
-    going = jnp.ones((particles, count), dtype=bool)
+    going = jnp.ones((particles, count), bool)  # pyright: ignore[reportUnknownMemberType]
 
     def walk(
         carry: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
