@@ -17,7 +17,7 @@ since its last pair became known. BOSS never updates the world posterior.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from posterity.tabular.dirichlet import DirichletRows, Pooling
 from posterity.tabular.layout import HiddenLayout
 from posterity.tabular.mdp import FiniteMDP, greedy
 from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, HostArray, IntArray, Key, Transition
+
+WorldBelief: TypeAlias = Any  # a NamedTuple of arrays that only the belief looks into
+TaskBelief: TypeAlias = Any
 
 
 class BlrlSettings(Settings):
@@ -51,23 +54,25 @@ class BlrlSettings(Settings):
 class Belief(Protocol):
     """A posterior over finite MDPs, for the world and for a task. See tabular/dirichlet.py and tabular/layout.py."""
 
-    def prior(self) -> Any:
+    def prior(self) -> WorldBelief:
         """The world posterior before any task."""
         ...
 
-    def begin(self, world: Any) -> tuple[Any, Any]:
+    def begin(self, world: WorldBelief) -> tuple[WorldBelief, TaskBelief]:
         """World and task posterior at the start of a task."""
         ...
 
-    def observe(self, task: Any, row: Transition) -> Any:
+    def observe(self, task: TaskBelief, row: Transition) -> TaskBelief:
         """The task posterior after one more step."""
         ...
 
-    def pool(self, world: Any, task: Any) -> Any:
+    def pool(self, world: WorldBelief, task: TaskBelief) -> WorldBelief:
         """The world posterior that has taken in the present task so far."""
         ...
 
-    def sample(self, generator: np.random.Generator, world: Any, task: Any, known: BoolArray, count: int) -> FiniteMDP:
+    def sample(
+        self, generator: np.random.Generator, world: WorldBelief, task: TaskBelief, known: BoolArray, count: int
+    ) -> FiniteMDP:
         """K processes, stacked."""
         ...
 
@@ -75,8 +80,8 @@ class Belief(Protocol):
 class BlrlState(NamedTuple):
     """Everything a run of BLRL is; in the methods of the contract with a leading axis of lanes."""
 
-    world: Any  # the belief's world posterior
-    task: Any  # the belief's task posterior
+    world: WorldBelief  # the belief's world posterior
+    task: TaskBelief  # the belief's task posterior
     visits: IntArray  # [S, A] N, of this task
     policy: FloatArray  # [S, A] greedy in the merged MDP, even over ties
     resample: BoolArray | np.bool_  # [] whether models are sampled before the next action
@@ -134,7 +139,8 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
 
     def act(self, keys: Keys, state: BlrlState, obs: HostArray, first: BoolArray) -> tuple[BlrlState, HostArray]:
         """Sample, merge and solve if need be; then act greedily."""
-        return each_lane(self._act, keys, state, obs)
+        state, actions = each_lane(self._act, keys, state, obs)
+        return state, np.asarray(actions)
 
     def observe(self, keys: Keys, state: BlrlState, step: Transition) -> BlrlState:
         """Count, update the task posterior, and when the pair becomes known the world posterior."""

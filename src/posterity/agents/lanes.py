@@ -14,45 +14,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from posterity import tree
+from posterity.agents.base import Keys
 from posterity.types import HostArray, Key
 
 if TYPE_CHECKING:
     import jax
 
 Tree = TypeVar("Tree")
+Result = TypeVar("Result")
 _SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
 PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
 
 
-def each_lane(one: Callable[..., Any], *args: Any) -> Any:
+def each_lane(one: Callable[..., Result], keys: Keys, *args: object) -> Result:
     """`one` for each lane in turn, its results side by side. What no lane changed is not copied."""
-    count = next(len(arg) for arg in args if isinstance(arg, list | np.ndarray))
+    count = len(keys)
     wholes: list[dict[int, HostArray]] = [{} for _ in range(count)]  # for each lane's views the array of all lanes
 
-    def view(index: int, leaf: Any) -> Any:
+    def view(index: int, leaf: object) -> object:
         if tree.is_number(leaf):
             return leaf
-        part = leaf[index]
-        wholes[index][id(part)] = leaf
+        whole = np.asarray(leaf)
+        part = whole[index]
+        wholes[index][id(part)] = whole
         return part
 
-    def joined(*parts: Any) -> Any:
+    def joined(*parts: object) -> object:
         if tree.is_number(parts[0]):
             return parts[0]
         origins = [whole.get(id(part)) for whole, part in zip(wholes, parts, strict=True)]
         same = origins[0] is not None and all(origin is origins[0] for origin in origins)
-        return origins[0] if same else np.stack(parts)
+        return origins[0] if same else np.stack([np.asarray(part) for part in parts])
 
-    lanes = [
-        [arg[index] if isinstance(arg, list) else tree.map_leaves(partial(view, index), arg) for arg in args]
-        for index in range(count)
-    ]
-    return tree.map_leaves(joined, *[one(*lane) for lane in lanes])
+    lanes = [[tree.map_leaves(partial(view, index), arg) for arg in args] for index in range(count)]
+    return tree.map_leaves(joined, *[one(key, *lane) for key, lane in zip(keys, lanes, strict=True)])
 
 
 def repeated(one: Tree, lanes: int) -> Tree:
@@ -85,10 +85,10 @@ class _Words(NamedTuple):
     kind: str  # "key", "bool" or the name of a 32-bit dtype
 
 
-class Program:
+class Program(Generic[Result]):
     """`one`, compiled for all lanes. `traces` counts how often it was traced: once, unless shapes change."""
 
-    def __init__(self, one: Callable[..., Any], precision: str, donate: Sequence[int]) -> None:
+    def __init__(self, one: Callable[..., Result], precision: str, donate: Sequence[int]) -> None:
         import jax
 
         self.one = one
@@ -96,24 +96,24 @@ class Program:
         self.traces = 0
         self._jit = jax.jit(self._lanes, static_argnums=0, donate_argnums=tuple(place + 2 for place in donate))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Result:
         """The results of all lanes."""
         layout, words, rest = _packed(args)
         return self._jit(layout, words, *rest)
 
-    def on_device(self, *args: Any) -> Callable[[], Any]:
+    def on_device(self, *args: object) -> Callable[[], Result]:
         """A call with these arguments that has nothing left to send: for `posterity bench`."""
         import jax
 
         layout, words, rest = _packed(args)
         return partial(self._jit, layout, *jax.device_put((words, *rest)))
 
-    def _lanes(self, layout: tuple[_Words | None, ...], words: jax.Array, *rest: Any) -> Any:
+    def _lanes(self, layout: tuple[_Words | None, ...], words: jax.Array, *rest: object) -> Result:
         import jax
 
         self.traces += 1
 
-        def lane(row: jax.Array, *others: Any) -> Any:
+        def lane(row: jax.Array, *others: object) -> Result:
             pairs = zip(layout, others, strict=True)
             return self.one(*(other if place is None else _unpacked(row, place) for place, other in pairs))
 
@@ -123,22 +123,22 @@ class Program:
             return jax.vmap(lane, in_axes=(packed, *axes))(words, *rest)
 
 
-def compiled(one: Callable[..., Any], precision: str = "tf32", donate: Sequence[int] = ()) -> Program:
+def compiled(one: Callable[..., Result], precision: str = "tf32", donate: Sequence[int] = ()) -> Program[Result]:
     """`one`, written for one lane, as one program for all. `donate`: the arguments whose memory it may reuse."""
     return Program(one, precision, donate)
 
 
-def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, list[Any]]:
+def _packed(args: Sequence[object]) -> tuple[tuple[_Words | None, ...], HostArray, list[object]]:
     """The layout of packed arguments, their words [L, W], and the arguments that go as they are."""
     layout: list[_Words | None] = []
     parts: list[HostArray] = []
-    rest: list[Any] = []
+    rest: list[object] = []
     used = 0
     for arg in args:
         words, shape, kind = _words(arg)
         if words is None:
             layout.append(None)
-            rest.append(_number(arg) if tree.is_number(arg) else arg)
+            rest.append(_number(arg) if isinstance(arg, bool | int | float) else arg)
             continue
         layout.append(_Words(used, shape, kind))
         parts.append(words)
@@ -147,7 +147,7 @@ def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, 
     return tuple(layout), np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint32), rest
 
 
-def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
+def _words(arg: object) -> tuple[HostArray | None, tuple[int, ...], str]:
     """An argument as 32-bit words [L, W], if it is keys or a NumPy array; its shape for one lane, and its kind."""
     if isinstance(arg, list) and isinstance(arg[0], Key):
         return np.stack([key.words(2) for key in arg]), (2,), "key"

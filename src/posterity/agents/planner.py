@@ -40,11 +40,12 @@ class Planner:
             settings.value.gamma,
             settings.backward.alpha,
         )
-        program = partial(lanes.compiled, precision=settings.outer_precision)
-        self.plan = program(self._plan)
-        self.forecast = program(self._forecast)
+        precision = settings.outer_precision
+        self.plan = lanes.compiled(self._plan, precision)
+        self.forecast = lanes.compiled(self._forecast, precision)
         self.plan_backward = {
-            variant: program(partial(self._plan_backward, variant)) for variant in ("confidence", "blend")
+            variant: lanes.compiled(partial(self._plan_backward, variant), precision)
+            for variant in ("confidence", "blend")
         }
 
     def random_actions(self, keys: Keys) -> HostArray:

@@ -19,9 +19,9 @@ today imagine every step, and the more confident prediction goes on; or both do,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,7 @@ from posterity.models.replay import Replay
 from posterity.planning.cem import Plan
 from posterity.types import Array, BoolArray, Budget, HostArray, Spec, Transition
 
+Result = TypeVar("Result")
 FORECAST_EVERY = 16  # steps between two plans that are imagined once more, for the record
 NORMALISER_ITERATIONS = 5  # of the first task, from which the normaliser is estimated
 
@@ -102,7 +103,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.variant = VARIANTS[variant]
         self.planner = Planner(spec, settings)
         self.training = training = Training(spec, settings, self.variant.inherits and settings.task_prior == "world")
-        program = partial(lanes.compiled, precision=settings.outer_precision)
+
+        def program(one: Callable[..., Result], donate: Sequence[int] = ()) -> lanes.Program[Result]:
+            return lanes.compiled(one, settings.outer_precision, donate)
+
         self._init = program(training.init)
         self._init_critic = program(training.init_critic)
         self._begin = program(elbo.begin)
@@ -111,7 +115,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self._check = program(training.check)
         self._fit_critic = program(training.fit_critic)
         groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
-        self.fit: dict[tuple[Who, ...], lanes.Program] = {
+        self.fit: dict[tuple[Who, ...], lanes.Program[list[tuple[Learning, elbo.Loss]]]] = {
             group: program(partial(training.fit, group)) for group in groups
         }
 

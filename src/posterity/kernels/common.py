@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 Mode = Literal["auto", "on", "off"]
+Ref: TypeAlias = Any  # a Pallas reference: memory of the chip that is read and written like an array
 LOG2E = math.log2(math.e)
 TWO_LN_2 = 2.0 * math.log(2.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from posterity.kernels import common
+from posterity.kernels.common import Ref
 from posterity.kernels.layout import ParamLayout
 
 BLOCK = 32  # rows of a batch in one program; with 64 and 128 units registers run out
@@ -19,10 +20,10 @@ LOG_2PI = 1.8378770664093453
 class _Refs(NamedTuple):
     """Sheets on the chip: what is read, and where gradients are written."""
 
-    mean: Any
-    variance: Any
-    d_mean: Any
-    d_variance: Any
+    mean: Ref
+    variance: Ref
+    d_mean: Ref
+    d_variance: Ref
 
 
 class _Seen(NamedTuple):
@@ -53,7 +54,7 @@ class _Block:
         return lax.dot_general(a, b, dims, precision=self.precision, preferred_element_type=jnp.float32)
 
     def forward(
-        self, x: jax.Array, rows: Any, bias: int, width: int, over: int, stream: int
+        self, x: jax.Array, rows: pl.Slice, bias: int, width: int, over: int, stream: int
     ) -> tuple[jax.Array, _Seen]:
         """A layer's drawn outputs [block, width]. `over`: the axis of its rows on the sheet that meets x."""
         mean, variance = self.refs.mean, self.refs.variance
@@ -64,7 +65,7 @@ class _Block:
         outputs = self.dot(x, mean[rows, :], (1, over)) + _across(mean[bias, pl.ds(0, width)], BLOCK)
         return outputs + drawn * spread, _Seen(x, 0.5 * drawn)
 
-    def store(self, rows: Any, bias: int, width: int, seen: _Seen, g: jax.Array, turned: bool) -> jax.Array:
+    def store(self, rows: pl.Slice, bias: int, width: int, seen: _Seen, g: jax.Array, turned: bool) -> jax.Array:
         """Writes a layer's gradients; returns h, the gradient for its variances."""
         x, h = seen.inputs, g * seen.slope
         for ref, rising, at in ((self.refs.d_mean, g, x), (self.refs.d_variance, h, x * x)):
@@ -83,16 +84,16 @@ class _Block:
 
 
 def one_block(
-    key_ref: Any,
-    noise_ref: Any,
-    mean_ref: Any,
-    variance_ref: Any,
-    inputs_ref: Any,
-    targets_ref: Any,
-    shares_ref: Any,
-    d_mean_ref: Any,
-    d_variance_ref: Any,
-    fit_ref: Any,
+    key_ref: Ref,
+    noise_ref: Ref,
+    mean_ref: Ref,
+    variance_ref: Ref,
+    inputs_ref: Ref,
+    targets_ref: Ref,
+    shares_ref: Ref,
+    d_mean_ref: Ref,
+    d_variance_ref: Ref,
+    fit_ref: Ref,
     *,
     layout: ParamLayout,
     activation: str,
@@ -126,7 +127,7 @@ def one_block(
     _back_through_hidden(block, x, passed, g, activation)
 
 
-def _hidden_rows(layout: ParamLayout) -> list[Any]:
+def _hidden_rows(layout: ParamLayout) -> list[pl.Slice]:
     return [pl.ds(*layout.hidden(layer)) for layer in range(layout.layers)]
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,14 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from posterity.kernels import common, weights
-from posterity.kernels.common import LOG2E, Mode
+from posterity.kernels.common import LOG2E, Mode, Ref
 from posterity.kernels.weights import GAINS, Precision, TiledLayer
 from posterity.models.dynamics import NetworkSettings
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.planning.rollout import Box, TerminalValue
 
+Tree = TypeVar("Tree")
 BLOCK = 64  # candidates in a program; a power of two, 16 or more
 WARPS = 4  # in a program
 
@@ -158,13 +159,13 @@ def _of_particle(tile: jax.Array) -> pl.BlockSpec:
 
 
 def _rollout(
-    key_ref: Any,
-    columns_ref: Any,
-    actions_ref: Any,
-    layer_refs: Any,
-    out_ref: Any,
-    going_ref: Any = None,
-    place_ref: Any = None,
+    key_ref: Ref,
+    columns_ref: Ref,
+    actions_ref: Ref,
+    layer_refs: Ref,
+    out_ref: Ref,
+    going_ref: Ref = None,
+    place_ref: Ref = None,
     *,
     activation: str,
     sample: bool,
@@ -186,7 +187,7 @@ def _rollout(
     begin, floor, slope, low, high = (lax.broadcast_in_dim(columns_ref[i], shape, (1,)) for i in range(5))
     *hidden, means, raw = _read(layer_refs)
 
-    def walk(step: Any, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def walk(step: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         place, actions, total, going = carry
         following = actions_ref[lax.min(step + 1, horizon - 1)]  # asked for early, so that it is here when needed
         inputs = [place + actions]
@@ -216,7 +217,7 @@ def _beside(rows: jax.Array, shape: tuple[int, int]) -> jax.Array:
     return lax.broadcast_in_dim(rows, shape, (0,))
 
 
-def _read(refs: Any) -> Any:
+def _read(refs: Tree) -> Tree:
     return jax.tree.map(lambda ref: ref[...], refs)
 
 
