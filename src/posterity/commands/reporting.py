@@ -47,7 +47,7 @@ def write_report(
     folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = EPSILON
 ) -> None:
     """Writes a report into `out`, shows its tables and says where the files are."""
-    _write(ReportArgs(tuple(folders), tasks=tasks, early=early, epsilon=epsilon), out, console)
+    _write(ReportArgs(folders=tuple(folders), tasks=tasks, early=early, epsilon=epsilon), out, console)
 
 
 def _write(asked: ReportArgs, out: Path, console: Console) -> None:
