@@ -41,13 +41,12 @@ def resume(out: str | Path) -> Run:
 
 
 def evaluate(
-    out: str | Path,
-    *,
-    scores: tuple[Score, ...] = SCORES,
-    back_variant: str = "auto",
-    episodes: int = 3,
+    out: str | Path, *, scores: tuple[Score, ...] = SCORES, back_variant: str = "auto", episodes: int = 3
 ) -> dict[str, Interval]:
-    """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval."""
+    """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval.
+
+    Back is named by its variant where the method has several: "back-confidence" for vblrl.
+    """
     lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None)
     played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}

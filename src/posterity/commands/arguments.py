@@ -69,7 +69,7 @@ def parse(form: type[Form], args: Sequence[str], command: str) -> Form:
 
 
 def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
-    """A flag for every field of `kind`, those of nested settings included. `values` are the defaults, if not its own."""
+    """A flag for every field of `kind`, nested settings included. `values` are the defaults, if not its own."""
     given = {} if values is None else dict(values)
     for name, field in kind.model_fields.items():
         inner, here = field.annotation, (*place, field.alias or name)
@@ -240,7 +240,7 @@ def _word(flag: Flag) -> str:
 def _help(flag: Flag) -> str:
     """The help line, with the default where there is one to speak of."""
     line, default = flag.field.description or "", flag.default
-    if default is not None and default != "" and default != () and not flag.positional:
+    if default not in (None, "", ()) and not flag.positional:
         value = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
         line += f" [{('yes' if default else 'no') if isinstance(default, bool) else value}]"
     return line.replace("%", "%%")

@@ -32,8 +32,7 @@ def evaluate(args: Sequence[str]) -> int:
     """Plays, writes evaluation/ into the run's folder and shows the table."""
     asked = parse(EvaluateArgs, args, "evaluate")
     scores: Any = asked.scores
-    strategy: Any = asked.backward
-    plan = Plan(scores, strategy, asked.episodes, asked.every, asked.lanes)
+    plan = Plan(scores, asked.back_variant, asked.episodes, asked.back_every, asked.lanes)
     console = terminal()
 
     def tell(score: Score, done: int, total: int) -> None:
@@ -43,6 +42,6 @@ def evaluate(args: Sequence[str]) -> int:
     from posterity.experiment.records import read_run
     from posterity.report.scores import sheet
 
-    if (shown := sheet([read_run(asked.folder)])) is not None:
-        Terminal().print(shown.terminal())
+    if made := sheet([read_run(asked.folder)]):
+        Terminal().print(made.terminal())
     return 0
