@@ -182,3 +182,18 @@ def test_our_scores_stand_beside_the_papers(made_up: MakeUp, played: MakeUp, tmp
     assert len(table1()) == 84
     with pytest.raises(UserError, match="No run was evaluated in a family of the paper's"):
         beside([read_run(made_up(tmp_path / "another"))], View())
+
+
+def test_a_run_is_not_compared_with_itself(made_up: MakeUp, tmp_path: Path):
+    ours, theirs = (read_run(made_up(tmp_path / name, name)) for name in ("vblrl", "ewc"))
+    found = compare([ours, theirs], [theirs], View())
+    assert {(each.run.method, each.against.method) for each in found} == {("vblrl", "ewc")}
+
+
+def test_a_comparison_that_is_not_like_for_like_says_so(made_up: MakeUp, tmp_path: Path):
+    ours = read_run(made_up(tmp_path / "a", "vblrl"))
+    path = made_up(tmp_path / "b", "ewc")
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("steps_per_iteration = 10", "steps_per_iteration = 20"))
+    [made] = sheets(compare([ours], [read_run(path)], View()))
+    assert "They have 10 and 20 steps an iteration" in made.notes
