@@ -1,8 +1,13 @@
 """What all tests share."""
 
+import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 # What JAX compiles is kept on disk while the tests run, so that a program which several tests, or both of pytest's
 # workers, need is compiled once. Set before JAX is imported, and inherited by the commands that tests start.
@@ -11,3 +16,68 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_kept))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+MakeUp = Callable[..., Path]
+
+
+@pytest.fixture
+def made_up() -> MakeUp:
+    """Makes a run folder whose return is 100 seed + 10 task + iteration, and whose seeds begin with 7."""
+
+    def make(
+        path: Path,
+        method: str = "blrl",
+        *,
+        family: str = "made-up",
+        seed: int = 7,
+        seeds: int = 3,
+        tasks: int = 4,
+        iterations: int = 5,
+        measured: bool = False,
+        more: float = 0.0,  # added to every return
+    ) -> Path:
+        from posterity.experiment.records import HEADER, encode
+
+        path.mkdir(parents=True)
+        (path / "config.toml").write_text(
+            f'family = "{family}"\nmethod = "{method}"\npreset = "quick"\nseed = {seed}\nseeds = {seeds}\n'
+            f"tasks = {tasks}\niterations = {iterations}\nsteps_per_iteration = 10\n"
+        )
+        (path / "versions.json").write_text(json.dumps({"sessions": [{"command": "none"}]}))
+        lines: list[dict[str, Any]] = []
+        for task in range(tasks):
+            for lane in range(seeds):
+                facts = {"radius": 2.0 / (task + 1)} if measured else {}
+                lines.append({"kind": "task", "seed": seed + lane, "task": task, **facts})
+            for iteration in range(iterations):
+                for lane in range(seeds):
+                    facts = {"value_gap": float(iteration < 3 - task)} if measured else {}
+                    place = {"kind": "iteration", "seed": seed + lane, "task": task, "iteration": iteration}
+                    score = 100.0 * lane + 10 * task + iteration + more
+                    lines.append({**place, "return": score, **facts, "wall_seconds": 60.0})
+        (path / "records.jsonl").write_bytes(HEADER + b"".join(map(encode, lines)))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def played() -> Callable[[Path, str, dict[int, list[list[float]]]], Path]:
+    """Adds a score to a made-up run: seed -> task -> the returns of its episodes."""
+
+    def play(path: Path, name: str, returns: dict[int, list[list[float]]]) -> Path:
+        from posterity.experiment.records import encode
+
+        (path / "evaluation").mkdir(exist_ok=True)
+        back = name.startswith("back")
+        lines = [
+            {"score": "back" if back else name, "seed": seed, "task": task, "episode": episode}
+            | {"after": len(tasks) if back else task, "return": value, "steps": 5}
+            for seed, tasks in returns.items()
+            for task, episodes in enumerate(tasks)
+            for episode, value in enumerate(episodes)
+        ]
+        (path / "evaluation" / f"{name}.jsonl").write_bytes(b"".join(map(encode, lines)))
+        return path
+
+    return play

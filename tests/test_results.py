@@ -1,28 +1,24 @@
-"""What is published can be read, says how it was made, and is put on record as it was."""
+"""What is published can be read, says how it was made, and gives the numbers that are published with it."""
 
-import importlib.util
-import json
-import lzma
+import csv
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posterity.report.metrics import read_run
+from posterity.experiment.config import RunConfig
+from posterity.experiment.folder import read_config
+from posterity.experiment.records import read_run
+from posterity.report.differences import between, within
+from posterity.report.pool import pooled
+from posterity.report.report import Plan, make_report
+from posterity.report.scores import known
+from posterity.report.tables import View
 
 RESULTS = Path(__file__).parents[1] / "results"
 RUNS = sorted(str(path.parent.relative_to(RESULTS)) for path in RESULTS.glob("**/config.toml"))
-
-
-def script(name: str):
-    """One of the scripts that make results, which are no package."""
-    spec = importlib.util.spec_from_file_location("made", RESULTS / name)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -36,53 +32,40 @@ def test_a_published_run_can_be_read_and_names_its_command_and_versions(name: st
         assert {"posterity", "python", "numpy", "started"} <= session.keys()
 
 
-def test_publishing_keeps_returns_to_five_digits_factors_exactly_and_no_folders(tmp_path: Path):
-    run, dest = tmp_path / "runs" / "mine", tmp_path / "results"
-    (run / "evaluation").mkdir(parents=True)
-    (run / "config.toml").write_text("seed = 0\n")
-    (run / "versions.json").write_text('{"command": "posterity run x --out ../some/where/runs/mine"}')
-    records = [
-        {"kind": "task", "seed": 0, "factors": {"gravity": 0.5323672751778389}},
-        {
-            "kind": "iteration",
-            "seed": 0,
-            "return": 401.52467807,
-            "model_error": 0.327269,
-            "wall": 104.842,
-            "steps": 400,
-        },
-    ]
-    (run / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (run / "evaluation" / "train.jsonl").write_text(json.dumps({"score": "train", "return": 1 / 3}) + "\n")
-    (dest / "evaluation").mkdir(parents=True)
-    (dest / "evaluation" / "old.jsonl").write_text("")
-    script("publish.py").publish(run, dest)
-    task, iteration = map(json.loads, lzma.decompress((dest / "records.jsonl.xz").read_bytes()).splitlines())
-    assert task == records[0]
-    assert iteration == {**records[1], "return": 401.52, "model_error": 0.327, "wall": 105}
-    assert json.loads((dest / "versions.json").read_text())["command"] == "posterity run x --out runs/mine"
-    assert [file.name for file in (dest / "evaluation").iterdir()] == ["train.jsonl"]
-    assert json.loads((dest / "evaluation" / "train.jsonl").read_text())["return"] == 0.33333
+@pytest.mark.parametrize("name", RUNS)
+def test_the_configuration_of_a_published_run_is_one_that_can_be_run(name: str):
+    config = read_config(RESULTS / name)
+    assert isinstance(config, RunConfig)
+    assert config.method == tomllib.loads((RESULTS / name / "config.toml").read_text())["method"]
 
 
-def test_runs_of_one_method_are_told_as_one_and_a_seed_counts_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    """As docs/results.md and docs/experiments.md, 19, have it."""
-    vblrl = [f"cheetah-gravity-vblrl{number}" for number in ("", "-2", "-3")]
-    monkeypatch.setattr("sys.argv", ["pooled.py", "17", *vblrl, "--against", "cheetah-gravity-hip-mdp"])
-    script("table1/pooled.py").main()
-    assert "train: 318.1 ± 8.3, 12 seeds; against 38.0 ± 24.8" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["pooled.py", "18", "cheetah-gravity-vblrl-3", "cheetah-gravity-vblrl-every"])
-    script("table1/pooled.py").main()
-    blend = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("back-blend"))
-    assert blend == "back-blend: 333.6 ± 14.8, 4 seeds; minus train 13.9 ± 20.3; minus back-confidence 10.8 ± 7.3"
+@pytest.mark.parametrize("name", ["baselines/hopper-gravity", "pendulum-gravity", "finite/random-mdp", "box-jump"])
+def test_published_tables_are_those_that_the_records_give(name: str, tmp_path: Path):
+    with (RESULTS / name / "table.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    paths = list(dict.fromkeys(RESULTS.parent / line["run"] for line in lines))
+    early = next(int(line["score"].removeprefix("first_")) for line in lines if line["score"].startswith("first_"))
+    make_report(Plan(paths, View(int(lines[0]["first_task"]), None, early), figures=False), tmp_path)
+    for made in sorted(tmp_path.glob("*.csv")):
+        published = (RESULTS / name / made.name).read_text()
+        assert made.read_text().replace(f"{RESULTS.parent}/", "") == published, made.name
 
 
-def test_our_scores_stand_beside_the_papers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sys.argv", ["beside.py", str(RESULTS / "table1"), "--tasks", "2"])
-    script("table1/beside.py").main()
-    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
-    [hopper] = [line for line in lines if line[:2] == ["| hopper-gravity", "vblrl"]]
-    assert hopper[1:3] == ["vblrl", "2"]
-    assert [hopper[5], hopper[7], hopper[9]] == ["268 ± 33", "333 ± 24", "361 ± 8"]
+def test_runs_of_one_method_are_told_as_one_and_a_seed_counts_once():
+    """As docs/results.md and the lab notes have it."""
+    table1 = RESULTS / "table1"
+    [vblrl] = pooled([read_run(table1 / f"cheetah-gravity-vblrl{number}") for number in ("", "-2", "-3")])
+    other = read_run(table1 / "cheetah-gravity-pooled")
+    [train] = [d for d in between(vblrl, other, View(1, 17)) if (d.score, d.how) == ("train", "Welch")]
+    assert (str(train.value), train.seeds) == ("38.0 ± 24.8", (12, 4))
+    [both] = pooled([read_run(table1 / f"cheetah-gravity-vblrl-{name}") for name in ("3", "every")])
+    blend = {d.against_score: str(d.value) for d in within(both, View(1, 18)) if d.score == "back-blend"}
+    assert blend == {"train": "13.9 ± 20.3", "back": "10.8 ± 7.3"}
+    assert len(both.seeds) == 4
+    assert np.isfinite(known(both)["back-blend"].returns).all()
+
+
+def test_what_one_policy_forgets_has_an_interval_over_seeds():
+    run = read_run(RESULTS / "baselines" / "hopper-gravity-fine-tune")
+    [lost] = within(run, View())
+    assert (lost.score, lost.against_score, str(lost.value)) == ("back", "train", "-86.4 ± 143.3")

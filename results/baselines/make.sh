@@ -11,7 +11,8 @@ one() { # folder, then the arguments of `posterity run`
   shift
   posterity run "$@" --preset paper --seeds 3 --out "runs/baselines/$name" > /dev/null
   [ "$name" = hopper-gravity-npg-original ] || posterity evaluate "runs/baselines/$name" > /dev/null
-  python results/publish.py "runs/baselines/$name" "results/baselines/$name"
+  rm -rf "results/baselines/$name"
+  posterity join "runs/baselines/$name" --compact --out "results/baselines/$name" > /dev/null
   echo "$name"
 }
 export -f one
@@ -22,9 +23,9 @@ export -f one
   done
   echo "hopper-gravity-fine-tune hopper-gravity --method npg --fine-tune" # one policy goes on: what is forgotten?
   # LPG-FTW's own budget, more or less: does the method learn, given the samples?
-  echo "hopper-gravity-npg-original hopper-gravity --method npg --tasks 1 --iterations 30 --steps 10000 --env.steps 1000"
+  echo "hopper-gravity-npg-original hopper-gravity --method npg --tasks 1 --iterations 30 --steps-per-iteration 10000 --env.max-episode-steps 1000"
 } | xargs -P "${WORKERS:-2}" -L 1 bash -c 'set -euo pipefail; one "$@"' _
 posterity report results/baselines/hopper-gravity-npg-original --out results/baselines/original
 posterity report results/baselines/hopper-gravity-{npg,fine-tune,ewc,lpg-ftw} --out results/baselines/hopper-gravity
-python results/table1/beside.py results/baselines
-python results/baselines/forgetting.py
+posterity report results/table1/*/ results/baselines/*-{npg,ewc,lpg-ftw,fine-tune}/ --paper --no-figures --out runs/baselines/report
+cp runs/baselines/report/paper.* results/table1/

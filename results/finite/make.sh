@@ -20,11 +20,11 @@ rm -rf runs/results
   done
 } | xargs -P 2 -L 1 bash -c 'echo "$0"; posterity run "${@}" --out "runs/results/$0" > /dev/null'
 
-(cd runs/results && find . -name config.toml -printf '%h\n') | while read -r run; do
-  mkdir -p "$out/$run"
-  cp "runs/results/$run/config.toml" "runs/results/$run/versions.json" "$out/$run/"
-  xz -9e -c "runs/results/$run/records.jsonl" > "$out/$run/records.jsonl.xz"
+(cd runs/results && find . -name config.toml -printf '%P\n') | xargs -n 1 dirname | while read -r run; do
+  rm -rf "${out:?}/$run"
+  posterity join "runs/results/$run" --compact --out "$out/$run" > /dev/null
 done
 posterity report "$out"/item-search/{blrl,boss} --tasks 51-300 --out "$out/item-search"
 posterity report "$out"/random-mdp/{blrl,boss} --out "$out/random-mdp"
-python results/finite/pooling.py
+# radius of the prior, and steps that were not optimal, by how tasks are pooled and how alike they are
+posterity report "$out"/pooling/alike-*-{evidence,evidence-task,counts,boss} --tasks 11-40 --no-figures --out "$out/pooling/report"

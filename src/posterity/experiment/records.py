@@ -118,7 +118,7 @@ def rounded(value: Any, digits: int) -> Any:
 
 
 def evaluation_name(score: str, variant: str = "") -> str:
-    """What a score's file in evaluation/ is called, without its ending. `variant`: the way of playing Back, if any."""
+    """What a score is called: its file in evaluation/, without .jsonl. `variant`: the way of playing Back, if any."""
     return f"{score}-{variant}" if variant else score
 
 

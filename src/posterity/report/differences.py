@@ -119,7 +119,7 @@ def _rows(sample: Sample, seeds: Sequence[int], tasks: BoolArray) -> FloatArray:
 
 def compare(ours: Sequence[Run], theirs: Sequence[Run], view: View) -> list[Difference]:
     """Every one of ours against every one of theirs that is of its family."""
-    pairs = [(run, other) for run in ours for other in theirs if run.family == other.family]
+    pairs = [(run, other) for run in ours for other in theirs if run is not other and run.family == other.family]
     found = [difference for run, other in pairs for difference in between(run, other, view)]
     if theirs and not found:
         raise UserError("There is nothing to compare: no family, or no finished task of one, is on both sides")

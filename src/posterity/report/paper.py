@@ -60,7 +60,7 @@ def beside(runs: Sequence[Run], view: View) -> list[Beside]:
     published = table1()
     families = {family for family, _, _ in published}
     found = []
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.family):
         if run.family in families and (parts := known(run, view)):
             method = THEIRS.get(run.method, run.method)
             paper = {name: published[key] for name in PUBLISHED if (key := (run.family, method, name)) in published}
