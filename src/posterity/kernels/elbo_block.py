@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from posterity.kernels.common import Ref
 from posterity.kernels.layout import ParamLayout
 
 BLOCK = 32  # rows of a batch in one program; with 64 and 128 units registers run out
+Rows: TypeAlias = slice | pl.Slice  # of a sheet
 LOG_2PI = 1.8378770664093453
 
 
@@ -54,7 +55,7 @@ class _Block:
         return lax.dot_general(a, b, dims, precision=self.precision, preferred_element_type=jnp.float32)
 
     def forward(
-        self, x: jax.Array, rows: pl.Slice, bias: int, width: int, over: int, stream: int
+        self, x: jax.Array, rows: Rows, bias: int, width: int, over: int, stream: int
     ) -> tuple[jax.Array, _Seen]:
         """A layer's drawn outputs [block, width]. `over`: the axis of its rows on the sheet that meets x."""
         mean, variance = self.refs.mean, self.refs.variance
@@ -65,7 +66,7 @@ class _Block:
         outputs = self.dot(x, mean[rows, :], (1, over)) + _across(mean[bias, pl.ds(0, width)], BLOCK)
         return outputs + drawn * spread, _Seen(x, 0.5 * drawn)
 
-    def store(self, rows: pl.Slice, bias: int, width: int, seen: _Seen, g: jax.Array, turned: bool) -> jax.Array:
+    def store(self, rows: Rows, bias: int, width: int, seen: _Seen, g: jax.Array, turned: bool) -> jax.Array:
         """Writes a layer's gradients; returns h, the gradient for its variances."""
         x, h = seen.inputs, g * seen.slope
         for ref, rising, at in ((self.refs.d_mean, g, x), (self.refs.d_variance, h, x * x)):
@@ -127,7 +128,7 @@ def one_block(
     _back_through_hidden(block, x, passed, g, activation)
 
 
-def _hidden_rows(layout: ParamLayout) -> list[pl.Slice]:
+def _hidden_rows(layout: ParamLayout) -> list[Rows]:
     return [pl.ds(*layout.hidden(layer)) for layer in range(layout.layers)]
 
 
