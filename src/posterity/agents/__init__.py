@@ -13,6 +13,7 @@ from posterity.errors import unknown
 from posterity.plugins import load_class
 from posterity.settings import Settings
 
+
 class Method(NamedTuple):
     """How a method is made: a class, and what sets it apart from other methods of the same class."""
 
@@ -40,11 +41,17 @@ METHODS = {
         "the same model and planner, every task from scratch", _VBLRL, {"variant": "single-task"}, False
     ),
     "pooled": Method("one world model for all tasks, planned with directly", _VBLRL, {"variant": "pooled"}, False),
-    "npg": Method("natural policy gradient, every task from scratch (--fine-tune: one policy for all)", _NPG, {}, False),
+    "npg": Method(
+        "natural policy gradient, every task from scratch (--fine-tune: one policy for all)", _NPG, {}, False
+    ),
     "ewc": Method("one policy for all tasks, with elastic weight consolidation", _EWC, {}, False),
     "lpg-ftw": Method("a dictionary of policies and a code for each task (LPG-FTW)", _LPG_FTW, {}, False),
-    "blrl": Method("Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", _BLRL, {}, True),
-    "boss": Method("best of sampled set: the same agent with a fixed prior, no transfer", _BLRL, {"transfer": False}, True),
+    "blrl": Method(
+        "Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior", _BLRL, {}, True
+    ),
+    "boss": Method(
+        "best of sampled set: the same agent with a fixed prior, no transfer", _BLRL, {"transfer": False}, True
+    ),
 }
 
 
