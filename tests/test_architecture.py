@@ -11,8 +11,9 @@ import posterity
 
 SOURCE = Path(posterity.__file__).parent
 LAYERS = [
-    {"types", "errors", "settings", "replay", "kernels"},
+    {"types", "errors", "settings", "tree", "plugins"},
     {"families", "tabular", "models", "planning"},
+    {"kernels"},
     {"agents"},
     {"experiment"},
     {"report"},

@@ -15,10 +15,11 @@ from posterity.agents.base import SCORES, Score, Strategy
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
-from posterity.experiment.progress import Quiet
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import Quiet
+from posterity.experiment.records import Run, read_run
 from posterity.experiment.run import check, guarded, lifelong
-from posterity.report.metrics import Interval, Run, read_run
+from posterity.report.metrics import Interval
 from posterity.report.scores import intervals
 
 

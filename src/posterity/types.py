@@ -122,5 +122,7 @@ class Spec(NamedTuple):
     high: FloatArray  # [A] greatest action
     max_episode_steps: int  # an episode is cut off after this many
     alive: tuple[FloatArray, FloatArray] | None  # (low [O], high [O]): outside this box an episode ends
-    min_scale: tuple[FloatArray, FloatArray] | None = None  # least scale of observations [O], of (reward, change) [1 + O]:
+    min_scale: tuple[FloatArray, FloatArray] | None = (
+        None  # least scale of observations [O], of (reward, change) [1 + O]:
+    )
     # what lies still in the first task may be elsewhere, or move, in the second

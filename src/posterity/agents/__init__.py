@@ -6,12 +6,14 @@ A method of one's own is named `module:Class`, where the class is a subclass of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from posterity.agents.base import Agent
 from posterity.errors import unknown
 from posterity.plugins import load_class
 from posterity.settings import Settings
+from posterity.types import Budget, FiniteSpec, Spec
+
 
 
 class Method(NamedTuple):
@@ -22,9 +24,9 @@ class Method(NamedTuple):
     fixed: Mapping[str, Any]
     finite: bool  # learns finite MDPs, or else tasks with real observations and actions; known before the import
 
-    def agent_type(self) -> Any:
-        """The class of its agents. What they are built with is theirs to say, so it has no type here."""
-        return _agent_type(self.agent)
+    def build(self, spec: Spec | FiniteSpec, settings: Settings, budget: Budget) -> Agent[object, object]:
+        """An agent. Of what was found by its name no more is known than the contract."""
+        return cast(Any, _agent_type(self.agent))(spec, settings, budget, **self.fixed)
 
     def settings_type(self) -> type[Settings]:
         """The class of its settings."""

@@ -21,13 +21,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from posterity.agents.base import Info, Score, Strategy
+from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.lanes import each_lane
 from posterity.settings import Settings, setting
 from posterity.tabular.boss import optimistic_values
 from posterity.tabular.dirichlet import DirichletRows, Pooling
 from posterity.tabular.layout import HiddenLayout
 from posterity.tabular.mdp import FiniteMDP, greedy
-from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, IntArray, Key, Transition
+from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, HostArray, IntArray, Key, Transition
 
 
 class BlrlSettings(Settings):
@@ -72,24 +73,44 @@ class Belief(Protocol):
 
 
 class BlrlState(NamedTuple):
-    """Everything a run of BLRL is."""
+    """Everything a run of BLRL is; in the methods of the contract with a leading axis of lanes."""
 
     world: Any  # the belief's world posterior
     task: Any  # the belief's task posterior
     visits: IntArray  # [S, A] N, of this task
     policy: FloatArray  # [S, A] greedy in the merged MDP, even over ties
-    resample: bool
-    resampled: int  # times models were sampled in this task
+    resample: BoolArray  # [] whether models are sampled before the next action
+    resamplings: IntArray  # [] times models were sampled in this task
 
 
-class Kept(NamedTuple):
+class BlrlSnapshot(NamedTuple):
     """The policy of one moment."""
 
     policy: FloatArray  # [S, A]
 
 
-class Blrl:
+class FixedPolicy:
+    """Draws actions from a table of probabilities."""
+
+    def __init__(self, table: FloatArray) -> None:
+        self.table = table  # [L, S, A]
+
+    def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
+        """One action for each lane."""
+        rows = self.table[np.arange(len(keys)), obs]
+        return np.array([_draw(key.generator(), row) for key, row in zip(keys, rows, strict=True)])
+
+    def facts(self) -> Info:
+        """Nothing to say."""
+        return {}
+
+
+class Blrl(Agent[BlrlState, BlrlSnapshot]):
     """Algorithm 3. `transfer=False` is BOSS: every task starts from the same prior."""
+
+    summary = "Bayesian lifelong RL for finite MDPs: the world posterior is the next task's prior"
+    settings_type = BlrlSettings
+    finite = True
 
     def __init__(self, spec: FiniteSpec, settings: BlrlSettings, budget: Budget, transfer: bool = True) -> None:
         self.spec = spec
@@ -101,57 +122,71 @@ class Blrl:
             else DirichletRows(spec, budget.tasks, settings.concentration, settings.pooling if transfer else "counts")
         )
 
-    def init(self, key: Key) -> BlrlState:
+    # The contract: every lane by itself --------------------------------------------------------------------------
+
+    def init(self, keys: Keys) -> BlrlState:
         """The prior, and no task yet."""
+        return each_lane(self._init, keys)
+
+    def begin_task(self, keys: Keys, state: BlrlState) -> BlrlState:
+        """The task posterior starts as the world posterior, which first takes in the last task to its end."""
+        return each_lane(self._begin_task, keys, state)
+
+    def act(self, keys: Keys, state: BlrlState, obs: HostArray, first: BoolArray) -> tuple[BlrlState, HostArray]:
+        """Sample, merge and solve if need be; then act greedily."""
+        return each_lane(self._act, keys, state, obs)
+
+    def observe(self, keys: Keys, state: BlrlState, step: Transition) -> BlrlState:
+        """Count, update the task posterior, and when the pair becomes known the world posterior."""
+        return each_lane(self._observe, keys, state, step)
+
+    def update(self, keys: Keys, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
+        """Nothing left to learn between iterations: every step was learned from when it happened."""
+        known = (state.visits >= self.settings.known).sum(axis=(1, 2))
+        return state, {"known_pairs": known, "resamplings": state.resamplings}
+
+    def snapshot(self, keys: Keys, state: BlrlState) -> BlrlSnapshot:
+        """The policy that the next step would follow."""
+        return each_lane(self._snapshot, keys, state)
+
+    def policy(self, own: BlrlSnapshot, latest: BlrlSnapshot, score: Score, variant: str) -> FixedPolicy:
+        """The task's own policy: finished tasks are not gone back to."""
+        return FixedPolicy(own.policy)
+
+    # One lane ----------------------------------------------------------------------------------------------------
+
+    def _init(self, key: Key) -> BlrlState:
         pairs = (self.spec.states, self.spec.actions)
         world = self.belief.prior()
         _, task = self.belief.begin(world)
-        return BlrlState(world, task, np.zeros(pairs, dtype=np.int64), np.full(pairs, 1.0 / pairs[1]), True, 0)
+        visits, policy = np.zeros(pairs, dtype=np.int64), np.full(pairs, 1.0 / pairs[1])
+        return BlrlState(world, task, visits, policy, np.bool_(True), np.int64(0))
 
-    def begin_task(self, key: Key, state: BlrlState) -> BlrlState:
-        """The task posterior starts as the world posterior, which first takes in the last task to its end."""
+    def _begin_task(self, key: Key, state: BlrlState) -> BlrlState:
         world = self.belief.pool(state.world, state.task) if self.transfer and state.visits.any() else state.world
         world, task = self.belief.begin(world)
-        return state._replace(world=world, task=task, visits=np.zeros_like(state.visits), resample=True, resampled=0)
+        visits = np.zeros_like(state.visits)
+        return BlrlState(world, task, visits, state.policy, resample=np.bool_(True), resamplings=np.int64(0))
 
-    def act(self, key: Key, state: BlrlState, obs: int, first: bool) -> tuple[BlrlState, int]:
-        """Sample, merge and solve if need be; then act greedily."""
+    def _act(self, key: Key, state: BlrlState, obs: int) -> tuple[BlrlState, np.int64]:
         generator = key.generator()
         if state.resample:
             policy = self._solve(generator, state)
-            state = state._replace(policy=policy, resample=False, resampled=state.resampled + 1)
-        return state, int(generator.choice(self.spec.actions, p=state.policy[obs]))
+            state = state._replace(policy=policy, resample=np.bool_(False), resamplings=state.resamplings + 1)
+        return state, _draw(generator, state.policy[obs])
 
-    def observe(self, key: Key, state: BlrlState, row: Transition) -> BlrlState:
-        """Count, update the task posterior, and when the pair becomes known the world posterior."""
+    def _observe(self, key: Key, state: BlrlState, step: Transition) -> BlrlState:
+        pair = step.obs, step.action
         visits = state.visits.copy()
-        visits[row.obs, row.action] += 1
-        task = self.belief.observe(state.task, row)
-        if visits[row.obs, row.action] != self.settings.known:
+        visits[pair] += 1
+        task = self.belief.observe(state.task, step)
+        if visits[pair] != self.settings.known:
             return state._replace(visits=visits, task=task)
         world = self.belief.pool(state.world, task) if self.transfer else state.world
-        return state._replace(visits=visits, task=task, world=world, resample=True)
+        return state._replace(visits=visits, task=task, world=world, resample=np.bool_(True))
 
-    def learn(self, key: Key, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
-        """Nothing left to learn between iterations: every step was learned from when it happened."""
-        return state, {"known": int((state.visits >= self.settings.known).sum()), "resampled": state.resampled}
-
-    @property
-    def start(self) -> int:
-        """After the first iteration: it learns from every step."""
-        return 1
-
-    def keep(self, key: Key, state: BlrlState) -> Kept:
-        """The policy that the next step would follow."""
-        return Kept(self._solve(key.generator(), state) if state.resample else state.policy)
-
-    def player(self, own: Kept, latest: Kept, score: Score, strategy: Strategy) -> Kept:
-        """The task's own policy: finished tasks are not gone back to."""
-        return own
-
-    def play(self, key: Key, player: Kept, obs: int, first: bool) -> tuple[Kept, int]:
-        """As the policy says."""
-        return player, int(key.generator().choice(self.spec.actions, p=player.policy[obs]))
+    def _snapshot(self, key: Key, state: BlrlState) -> BlrlSnapshot:
+        return BlrlSnapshot(self._solve(key.generator(), state) if state.resample else state.policy)
 
     def _solve(self, generator: np.random.Generator, state: BlrlState) -> FloatArray:
         """[S, A] greedy in the merge of K sampled models."""
@@ -160,3 +195,7 @@ class Blrl:
             known = np.ones_like(known)
         models = self.belief.sample(generator, state.world, state.task, known, self.settings.models)
         return greedy(optimistic_values(models, self.settings.gamma, self.settings.tolerance))
+
+
+def _draw(generator: np.random.Generator, chances: FloatArray) -> np.int64:
+    return generator.choice(len(chances), p=chances)

@@ -25,18 +25,34 @@ if TYPE_CHECKING:
     import jax
 
 Tree = TypeVar("Tree")
+_SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
 PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
 
 
 def each_lane(one: Callable[..., Any], *args: Any) -> Any:
-    """`one` for each lane in turn, its results side by side."""
+    """`one` for each lane in turn, its results side by side. What no lane changed is not copied."""
     count = next(len(arg) for arg in args if isinstance(arg, list | np.ndarray))
-    results = [one(*(_of_lane(arg, index) for arg in args)) for index in range(count)]
-    return tree.stack(results)
+    wholes: list[dict[int, HostArray]] = [{} for _ in range(count)]  # for each lane's views the array of all lanes
 
+    def view(index: int, leaf: Any) -> Any:
+        if tree.is_number(leaf):
+            return leaf
+        part = leaf[index]
+        wholes[index][id(part)] = leaf
+        return part
 
-def _of_lane(arg: Any, index: int) -> Any:
-    return arg[index] if isinstance(arg, list) else tree.lane(arg, index)
+    def joined(*parts: Any) -> Any:
+        if tree.is_number(parts[0]):
+            return parts[0]
+        origins = [whole.get(id(part)) for whole, part in zip(wholes, parts, strict=True)]
+        same = origins[0] is not None and all(origin is origins[0] for origin in origins)
+        return origins[0] if same else np.stack(parts)
+
+    lanes = [
+        [arg[index] if isinstance(arg, list) else tree.map_leaves(partial(view, index), arg) for arg in args]
+        for index in range(count)
+    ]
+    return tree.map_leaves(joined, *[one(*lane) for lane in lanes])
 
 
 def repeated(one: Tree, lanes: int) -> Tree:
@@ -102,8 +118,9 @@ class Program:
             return self.one(*(other if place is None else _unpacked(row, place) for place, other in pairs))
 
         axes = [None if isinstance(arg, jax.Array) and arg.ndim == 0 else 0 for arg in rest]
+        packed = 0 if any(layout) else None  # with nothing packed there are no words to share out among lanes
         with jax.default_matmul_precision(self.precision):
-            return jax.vmap(lane, in_axes=(0, *axes))(words, *rest)
+            return jax.vmap(lane, in_axes=(packed, *axes))(words, *rest)
 
 
 def compiled(one: Callable[..., Any], precision: str = "tf32", donate: Sequence[int] = ()) -> Program:
@@ -127,16 +144,7 @@ def _packed(args: Sequence[Any]) -> tuple[tuple[_Words | None, ...], HostArray, 
         parts.append(words)
         rest.append(())
         used += words.shape[1]
-    if not parts:
-        parts = [np.zeros((_lanes_of(rest), 0), np.uint32)]
-    return tuple(layout), parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rest
-
-
-def _lanes_of(args: Sequence[Any]) -> int:
-    """The number of lanes of the first array among the arguments."""
-    import jax
-
-    return next(leaf.shape[0] for leaf in jax.tree.leaves(list(args)) if np.ndim(leaf) > 0)
+    return tuple(layout), np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint32), rest
 
 
 def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
@@ -147,7 +155,7 @@ def _words(arg: Any) -> tuple[HostArray | None, tuple[int, ...], str]:
         return None, (), ""
     if arg.dtype == np.bool_:
         return arg.astype(np.uint32).reshape(len(arg), -1), arg.shape[1:], "bool"
-    single = arg.astype(np.float32) if arg.dtype == np.float64 else np.ascontiguousarray(arg)
+    single = np.ascontiguousarray(arg, _SINGLE[arg.dtype.kind])
     return single.view(np.uint32).reshape(len(arg), -1), arg.shape[1:], single.dtype.name
 
 

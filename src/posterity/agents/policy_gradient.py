@@ -1,22 +1,23 @@
 """What the policy gradient methods share: acting, advantages, one natural step an iteration, and a task's curvature.
 
-    g = d/dx [ mean(pi_x(a | s) / pi_old(a | s) A(s, a)) + prior(x) ],        x <- x + natural step along g
+    g = d/dx [ mean(pi_x(a | s) / pi_old(a | s) A(s, a)) + regulariser(x) ],        x <- x + natural step along g
 
 A method says what it trains (`x`), how that makes a policy (`compose`), which of it moves in a task (`mask`), what the
-earlier tasks ask of it (`prior`), and what it keeps of a finished task (`finish`). Everything is written for one lane
-and runs for all lanes through `vmap`.
+earlier tasks ask of it (`regulariser`), and what it remembers of a finished task (`end_task`).
 
-The noise of an iteration is drawn before it begins and kept in the state. So `act` is a few NumPy operations, and the
-likelihood is that of the action as it was drawn, though the environment was handed, and the rows hold, the clipped one.
+The noise of an iteration is drawn before it begins and is part of the state. So `act` is a few NumPy operations, and
+the likelihood is that of the action as it was drawn, though the environment got, and the rows hold, the clipped one.
 
 Departures from the published code. A task's curvature is measured on its last iteration, by the likelihood ratio of the
 final policy, where the published code collects ten further trajectories. An episode that the end of an iteration cuts
-goes on with its value; the published code never cuts one.
+off is bootstrapped with its value; the published code never cuts one off.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,33 +25,48 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from pydantic import model_validator
 
-from posterity.agents import packed
-from posterity.agents.base import Info, Score, Strategy
+from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.agents.lanes import compiled
 from posterity.errors import UserError
+from posterity.models import baseline
 from posterity.models import policy as gaussian
-from posterity.models import value as critic
-from posterity.models.baseline import Course, Value, ValueSettings
+from posterity.models.baseline import Episodes, Value, ValueSettings
 from posterity.models.natural import natural_step
-from posterity.models.policy import Batch, Policy
+from posterity.models.policy import ActionRange, Batch, PolicyParams, Shape
 from posterity.settings import Settings, setting
-from posterity.types import Budget, FloatArray, Key, Spec, Transition
+from posterity.types import Array, BoolArray, Budget, FloatArray, HostArray, Spec, Transition
 
 
 class GradientSettings(Settings):
     """What every policy gradient method can be told."""
 
-    hidden: tuple[int, ...] = setting((), "Units of the policy's hidden layers, of tanh; none: a linear policy.")
-    step_size: float = setting(0.01, "Normalised size of a step: twice the KL divergence it aims at.", gt=0)
-    gamma: float = setting(0.995, "Discount (published: 0.995).", ge=0, le=1)
-    trace: float = setting(0.97, "Lambda of generalised advantage estimation (published: 0.97).", ge=0, le=1)
+    hidden: tuple[int, ...] = setting(
+        (), "Number of tanh units in each hidden layer of the policy; empty: a linear policy."
+    )
+    step_size: float = setting(
+        0.01, "Size of the natural gradient step of an iteration: twice the KL divergence it aims at.", gt=0
+    )
+    gamma: float = setting(0.995, "Discount factor (published: 0.995).", ge=0, le=1)
+    gae_lambda: float = setting(
+        0.97,
+        "Lambda of generalised advantage estimation: 0 is one-step, 1 is Monte Carlo (published: 0.97).",
+        ge=0,
+        le=1,
+    )
     bootstrap: bool = setting(
-        True, "What a time limit cuts off is worth its value; false: nothing, as in the published code."
+        True, "Add the value of the last state to an episode that its time limit cuts off (published: false)."
     )
     damping: float = setting(1e-4, "Added to the diagonal of the Fisher matrix (published: 1e-4).", ge=0)
-    rounds: int = setting(10, "Conjugate gradient iterations (published: 10).", ge=1)
-    initial_scale: float = setting(0.01, "Factor on the output layer's first weights (published: 0.01).", ge=0)
-    initial_log_std: float = setting(0.0, "Log deviation of a new policy; the action range is -1 .. 1 (published: 0).")
-    least_log_std: float = setting(-3.0, "No log deviation falls below this (published: -3).")
+    cg_iterations: int = setting(
+        10, "Conjugate gradient iterations that solve for the natural gradient (published: 10).", ge=1
+    )
+    initial_scale: float = setting(
+        0.01, "The first weights of the policy's output layer are multiplied by this (published: 0.01).", ge=0
+    )
+    initial_log_std: float = setting(
+        0.0, "Log standard deviation of a new policy's actions, whose range is scaled to -1 .. 1 (published: 0)."
+    )
+    min_log_std: float = setting(-3.0, "Lower bound of the log standard deviation of actions (published: -3).")
     value: ValueSettings = ValueSettings()
 
     @model_validator(mode="after")
@@ -60,240 +76,248 @@ class GradientSettings(Settings):
         return self
 
 
-class GradientState(NamedTuple):
-    """Everything a run is. Arrays carry a leading axis of L lanes; numbers are the same for all."""
+class _Trained(Protocol):
+    """What a task can train: a NamedTuple with a field `log_std`."""
 
-    trained: Any  # x: what the present task trains; a NamedTuple with a field `log_std`
-    memory: Any  # of earlier tasks
-    policy: Policy  # that acts: x composed
+    @property
+    def log_std(self) -> Array: ...
+    def _replace(self, *, log_std: Array) -> Self: ...
+
+
+class _Snapshot(Protocol):
+    """What can act: parameters `theta` [L, d]."""
+
+    @property
+    def theta(self) -> Array: ...
+
+
+Trained = TypeVar("Trained", bound=_Trained)
+Memory = TypeVar("Memory")  # of finished tasks
+Terms = TypeVar("Terms")  # what the regulariser takes of it
+Snapshot = TypeVar("Snapshot", bound=_Snapshot)
+
+
+class GradientState(NamedTuple, Generic[Trained, Memory]):
+    """Everything a run is. Arrays have a leading axis of L lanes; plain numbers are the same for all."""
+
+    trained: Trained  # x: what the present task trains
+    memory: Memory  # of earlier tasks
+    policy: PolicyParams  # that acts: x composed
     value: Value
-    noise: Any  # [L, steps, A] of the iteration that runs or comes next
+    noise: HostArray  # [L, B, A] of the iteration that runs or comes next
     step: int  # of that iteration
     number: int  # of the present task
     iteration: int  # of the present task
 
 
-class Kept(NamedTuple):
-    """What it takes to act in a task later on."""
+class MeanPolicy:
+    """Plays the mean action of a policy."""
 
-    theta: Any  # [L, d]
-    log_std: Any  # [L, A]
+    def __init__(self, theta: HostArray, layers: Shape, actions: ActionRange) -> None:
+        self.theta, self.layers, self.actions = theta, layers, actions
+
+    def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
+        """[L, A] the mean actions, clipped."""
+        return self.actions.clipped(gaussian.mean(self.theta, obs[:, None], self.layers)[:, 0])
+
+    def facts(self) -> Info:
+        """Nothing."""
+        return {}
 
 
-class Player(NamedTuple):
-    """What acts in an evaluation: the mean of a policy."""
+class PolicyGradient(Agent[GradientState[Trained, Memory], Snapshot], Generic[Trained, Memory, Terms, Snapshot]):
+    """The agent contract for policy gradients. Methods fill in the part `What a method says`."""
 
-    theta: Any  # [L, d]
+    wants_curvature = False  # whether `end_task` is to be told the curvature of a finished task
 
-
-class PolicyGradient:
-    """The Agent contract for all lanes together. Methods fill in the part `What a method says`."""
-
-    together = True
-    start = 1  # the score Start is taken after the first update, as published
-    remembers = False  # whether the curvature of a finished task is wanted
-
-    def __init__(self, spec: Spec, settings: Any, budget: Budget) -> None:
+    def __init__(self, spec: Spec, settings: GradientSettings, budget: Budget) -> None:
         self.spec, self.settings, self.budget = spec, settings, budget
-        self.low, self.high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
-        self.centre, self.half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        self.layers = gaussian.shape(spec.obs_dim, settings.hidden, len(self.half))
+        self.actions = ActionRange(np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32))
+        self.action_dim = len(self.actions.low)
+        self.layers = gaussian.shape(spec.obs_dim, settings.hidden, self.action_dim)
         self.size = gaussian.size(self.layers)
         # What tasks have in common: all of a linear policy; the hidden layers of one that has some.
         self.shared = gaussian.size(self.layers[:-1]) if settings.hidden else self.size
-        self._fresh = jax.jit(jax.vmap(self._fresh_one))
-        self._fresh_value = jax.jit(jax.vmap(self._fresh_value_one))
-        self._composed = jax.jit(jax.vmap(self.compose))
-        self._update = jax.jit(jax.vmap(self._update_one, in_axes=(0, 0, 0, 0, None, 0, 0, 0)))
-        self._curve = jax.jit(jax.vmap(self._curve_one))
+        self._init_params = compiled(self.init_params)
+        self._init_value = compiled(self._init_value_one)
+        self._compose = compiled(self.compose)
+        self._update = compiled(self._update_one)
+        self._curvature = compiled(self._curvature_one)
 
     # What a method says ------------------------------------------------------------------------------------------
 
-    def fresh(self, keys: list[Key]) -> Any:
-        """x of a learner that knows nothing, for all lanes."""
-        return jax.device_get(self._fresh(packed.key_data(keys)))
+    @abstractmethod
+    def init_params(self, key: jax.Array) -> Trained:
+        """x of a learner that knows nothing, for one lane."""
 
-    def begin(self, keys: list[Key], state: GradientState) -> tuple[Any, Any]:
-        """What is trained, and the memory, when a task begins. `state.number` is still that of the task before."""
-        raise NotImplementedError
-
-    def blank(self, lanes: int) -> Any:
+    @abstractmethod
+    def init_memory(self, lanes: int) -> Memory:
         """The memory before the first task."""
-        return ()
 
-    def compose(self, trained: Any) -> Policy:
-        """The policy of one lane."""
-        return Policy(trained.theta, trained.log_std)
+    @abstractmethod
+    def init_task_params(self, keys: Keys, state: GradientState[Trained, Memory]) -> Trained:
+        """x when a task begins, for all lanes. `state.number` is still that of the task before, -1 if there is none."""
 
-    def mask(self, number: int) -> Any:
-        """1 for what moves in task `number`, in the shape of one lane's x; None: all of it."""
+    @abstractmethod
+    def compose(self, trained: Trained) -> PolicyParams:
+        """The policy that x makes, for one lane."""
+
+    def mask(self, number: jax.Array) -> Trained | None:
+        """1 for what moves in task `number`, 0 for what does not, in the shape of one lane's x; None: all moves."""
         return None
 
-    def terms(self, state: GradientState) -> Any:
-        """What `prior` needs, with a leading axis of lanes."""
-        return ()
+    @abstractmethod
+    def regulariser_terms(self, state: GradientState[Trained, Memory]) -> Terms:
+        """What `regulariser` takes, with a leading axis of lanes."""
 
-    def prior(self, trained: Any, terms: Any) -> jax.Array:
+    def regulariser(self, trained: Trained, terms: Terms) -> jax.Array:
         """What the earlier tasks add to the objective of one lane."""
         return jnp.zeros(())
 
-    def finish(self, state: GradientState, gradient: FloatArray, fisher: FloatArray) -> GradientState:
+    def end_task(
+        self, state: GradientState[Trained, Memory], gradient: FloatArray, fisher: FloatArray
+    ) -> GradientState[Trained, Memory]:
         """A task is over: `gradient` [L, d] and `fisher` [L, d, d] are those of its shared part at the final policy."""
         return state
 
-    def recall(self, own: Any, latest: Any) -> Any:
-        """[L, d] the policy for an earlier task, from what was kept in it and what was kept last."""
-        return own.theta
+    @abstractmethod
+    def policy_for(self, own: Snapshot, latest: Snapshot) -> Array:
+        """[L, d] the policy for an earlier task, from the snapshot that was taken in it and the latest one."""
 
     # The contract ------------------------------------------------------------------------------------------------
 
-    def init(self, keys: list[Key]) -> GradientState:
-        """Fresh everything, and no task yet."""
-        trained, value = self.fresh(keys), jax.device_get(self._fresh_value(packed.key_data(keys)))
-        lanes, actions = len(keys), len(self.half)
-        blank = Policy(np.zeros((lanes, self.size), np.float32), np.zeros((lanes, actions), np.float32))
-        noise = np.zeros((lanes, self.budget.steps, actions), np.float32)
-        return GradientState(trained, self.blank(lanes), blank, value, noise, step=0, number=-1, iteration=0)
+    def fresh_params(self, keys: Keys) -> Trained:
+        """x of a learner that knows nothing, for all lanes."""
+        return jax.device_get(self._init_params(keys))
 
-    def begin_task(self, keys: list[Key], state: GradientState) -> GradientState:
+    def init(self, keys: Keys) -> GradientState[Trained, Memory]:
+        """Fresh everything, and no task yet."""
+        trained, value = self.fresh_params(keys), jax.device_get(self._init_value(keys))
+        lanes, actions = len(keys), self.action_dim
+        blank = PolicyParams(np.zeros((lanes, self.size), np.float32), np.zeros((lanes, actions), np.float32))
+        noise = np.zeros((lanes, self.budget.steps_per_iteration, actions), np.float32)
+        return GradientState(trained, self.init_memory(lanes), blank, value, noise, step=0, number=-1, iteration=0)
+
+    def begin_task(self, keys: Keys, state: GradientState[Trained, Memory]) -> GradientState[Trained, Memory]:
         """A policy by the method's rule, and a fresh value network."""
-        trained, memory = self.begin(keys, state)
-        value = self._fresh_value(packed.key_data([key.fold("value") for key in keys]))
-        trained, composed, value = jax.device_get((trained, self._composed(trained), value))
-        return GradientState(trained, memory, composed, value, self._noise(keys), 0, state.number + 1, 0)
+        trained = self.init_task_params(keys, state)
+        value = self._init_value([key.fold("value") for key in keys])
+        trained, composed, value = jax.device_get((trained, self._compose(trained), value))
+        return GradientState(trained, state.memory, composed, value, self._noise(keys), 0, state.number + 1, 0)
 
     def act(
-        self, keys: list[Key], state: GradientState, obs: list[Any], first: list[bool]
-    ) -> tuple[GradientState, list[np.ndarray]]:
+        self, keys: Keys, state: GradientState[Trained, Memory], obs: HostArray, first: BoolArray
+    ) -> tuple[GradientState[Trained, Memory], HostArray]:
         """A draw from the policy, clipped. Its noise was drawn before the iteration began."""
-        noise = state.noise[:, state.step % self.budget.steps]
-        mean = gaussian.mean(state.policy.theta, np.stack(obs)[:, None], self.layers)[:, 0]
-        return state._replace(step=state.step + 1), self._legal(mean + np.exp(state.policy.log_std) * noise)
+        noise = state.noise[:, state.step % self.budget.steps_per_iteration]
+        mean = gaussian.mean(state.policy.theta, obs[:, None], self.layers)[:, 0]
+        return state._replace(step=state.step + 1), self.actions.clipped(mean + np.exp(state.policy.log_std) * noise)
 
-    def observe(self, keys: list[Key], state: GradientState, rows: list[Transition]) -> GradientState:
-        """Learning is between iterations."""
-        return state
-
-    def learn(self, keys: list[Key], state: GradientState, rows: list[Transition]) -> tuple[GradientState, list[Info]]:
-        """One natural step, then the value network; after a task's last iteration, what is to be kept of it."""
-        together = Transition(*map(np.stack, zip(*rows, strict=True)))
-        steps = critic.course(together, self.spec.steps, self.settings.bootstrap)
-        mask, terms = self.mask(state.number), self.terms(state)
-        data = packed.key_data([key.fold("fit") for key in keys])
+    def update(
+        self, keys: Keys, state: GradientState[Trained, Memory], rows: Transition
+    ) -> tuple[GradientState[Trained, Memory], Info]:
+        """One natural step, then the value network; after a task's last iteration, what is remembered of it."""
+        episodes = baseline.split_episodes(rows, self.settings.bootstrap)
         trained, composed, value, advantage, facts = jax.device_get(
-            self._update(data, state.trained, state.value, state.policy, mask, terms, state.noise, steps)
+            self._update(
+                [key.fold("fit") for key in keys],
+                state.trained,
+                state.value,
+                state.policy,
+                state.number,
+                self.regulariser_terms(state),
+                state.noise,
+                episodes,
+            )
         )
+        info = _checked(facts, state.number, state.iteration)
         after = state._replace(trained=trained, policy=composed, value=value, noise=self._noise(keys))
         after = after._replace(step=0, iteration=state.iteration + 1)
-        infos = [_info(facts, lane, state) for lane in range(len(keys))]
-        if self.remembers and after.iteration == self.budget.iterations:
-            batch = Batch(steps.obs, state.noise, advantage)
-            gradient, fisher = jax.device_get(self._curve(composed, state.policy, batch))
-            after = self.finish(after, gradient.astype(np.float64), fisher.astype(np.float64))
-        return after, infos
+        if self.wants_curvature and after.iteration == self.budget.iterations:
+            batch = Batch(episodes.obs, state.noise, advantage)
+            gradient, fisher = jax.device_get(self._curvature(composed, state.policy, batch))
+            after = self.end_task(after, gradient.astype(np.float64), fisher.astype(np.float64))
+        return after, info
 
-    # Evaluation --------------------------------------------------------------------------------------------------
-
-    def keep(self, keys: list[Key], state: GradientState) -> Any:
-        """What it takes to act in the present task later on."""
-        return Kept(*state.policy)
-
-    def player(self, own: Any, latest: Any, score: Score, strategy: Strategy) -> Player:
-        """The mean action of the policy kept in the task; for "back", of what has become of it. No strategies here."""
-        return Player(np.asarray(self.recall(own, latest) if score == "back" else own.theta))
-
-    def play(
-        self, keys: list[Key], player: Player, obs: list[Any], first: list[bool]
-    ) -> tuple[Player, list[np.ndarray]]:
-        """The mean action, clipped."""
-        return player, self._legal(gaussian.mean(player.theta, np.stack(obs)[:, None], self.layers)[:, 0])
+    def policy(self, own: Snapshot, latest: Snapshot, score: Score, variant: str) -> Policy:
+        """The mean action of the task's own policy; for the score back, of what has become of it."""
+        theta = self.policy_for(own, latest) if score == "back" else own.theta
+        return MeanPolicy(np.asarray(theta), self.layers, self.actions)
 
     # One lane ----------------------------------------------------------------------------------------------------
 
-    def _fresh_one(self, data: jax.Array) -> Any:
-        raise NotImplementedError
+    def new_policy(self, key: jax.Array) -> PolicyParams:
+        """A policy that has learned nothing: its means are near zero."""
+        theta = gaussian.init(jax.random.fold_in(key, 0), self.layers, self.settings.initial_scale)
+        return PolicyParams(theta, jnp.full(self.action_dim, self.settings.initial_log_std, jnp.float32))
 
-    def _fresh_value_one(self, data: jax.Array) -> Value:
-        key = jax.random.fold_in(jax.random.wrap_key_data(data), 1)
-        return critic.init(key, self.spec.obs_dim, self.settings.value)
-
-    def _new_theta(self, data: jax.Array) -> jax.Array:
-        key = jax.random.fold_in(jax.random.wrap_key_data(data), 0)
-        return gaussian.init(key, self.layers, self.settings.initial_scale)
-
-    def _new_log_std(self) -> jax.Array:
-        return jnp.full(len(self.half), self.settings.initial_log_std, jnp.float32)
+    def _init_value_one(self, key: jax.Array) -> Value:
+        return baseline.init(jax.random.fold_in(key, 1), self.spec.obs_dim, self.settings.value)
 
     def _update_one(
         self,
-        data: jax.Array,
-        trained: Any,
+        key: jax.Array,
+        trained: Trained,
         value: Value,
-        old: Policy,
-        mask: Any,
-        terms: Any,
+        old: PolicyParams,
+        number: jax.Array,
+        terms: Terms,
         noise: jax.Array,
-        steps: Course,
-    ) -> tuple[Any, Policy, Value, jax.Array, dict[str, jax.Array]]:
+        episodes: Episodes,
+    ) -> tuple[Trained, PolicyParams, Value, jax.Array, dict[str, jax.Array]]:
         """x, its policy and the value network after the iteration; the advantages that moved them, and numbers."""
         settings = self.settings
-        advantage, target = critic.advantages(value, steps, settings.gamma, settings.trace)
+        advantage, target = baseline.advantages(value, episodes, settings.gamma, settings.gae_lambda)
         white = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
-        batch = Batch(steps.obs, noise, white)
+        batch = Batch(episodes.obs, noise, white)
         flat, unravel = ravel_pytree(trained)
+        mask = self.mask(number)
         moves = jnp.ones_like(flat) if mask is None else ravel_pytree(mask)[0]
 
         def objective(x: jax.Array) -> jax.Array:
             here = unravel(x)
-            return gaussian.surrogate(self.compose(here), old, batch, self.layers) + self.prior(here, terms)
+            return gaussian.surrogate(self.compose(here), old, batch, self.layers) + self.regulariser(here, terms)
 
-        product = gaussian.fisher_product(lambda x: self.compose(unravel(x)), flat, steps.obs, self.layers)
+        product = gaussian.fisher_product(lambda x: self.compose(unravel(x)), flat, episodes.obs, self.layers)
         gradient = jax.grad(objective)(flat) * moves
         step = natural_step(
-            gradient, lambda v: moves * product(moves * v), settings.step_size, settings.damping, settings.rounds
+            gradient, lambda v: moves * product(moves * v), settings.step_size, settings.damping, settings.cg_iterations
         )
         trained = unravel(flat + step)
-        trained = trained._replace(log_std=jnp.maximum(trained.log_std, settings.least_log_std))
+        trained = trained._replace(log_std=jnp.maximum(trained.log_std, settings.min_log_std))
         new = self.compose(trained)
-        error = target - critic.predict(value.weights, steps.obs, steps.time)
+        error = target - baseline.predict(value.weights, episodes.obs, episodes.time)
         facts = {
-            "kl": gaussian.kl(old, new, steps.obs, self.layers),
+            "kl": gaussian.kl(old, new, episodes.obs, self.layers),
             "std": jnp.exp(new.log_std).mean(),
             "value_error": jnp.sqrt((error**2).mean()),
         }
-        if self.remembers:
-            facts["prior"] = self.prior(trained, terms)
-        value = critic.fit(jax.random.wrap_key_data(data), value, steps, target, settings.value)
+        if self.wants_curvature:
+            facts["penalty"] = self.regulariser(trained, terms)
+        value = baseline.fit(key, value, episodes, target, settings.value)
         return trained, new, value, white, facts
 
-    def _curve_one(self, new: Policy, old: Policy, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    def _curvature_one(self, new: PolicyParams, old: PolicyParams, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Gradient [d] and Fisher matrix [d, d] of the shared part at the new policy, from the steps of the old one."""
 
-        def at(shared: jax.Array) -> Policy:
-            return Policy(jnp.concatenate([shared, new.theta[self.shared :]]), new.log_std)
+        def at(shared: jax.Array) -> PolicyParams:
+            return PolicyParams(jnp.concatenate([shared, new.theta[self.shared :]]), new.log_std)
 
-        here = new.theta[: self.shared]
+        here = jnp.asarray(new.theta[: self.shared])
         gradient = jax.grad(lambda shared: gaussian.surrogate(at(shared), old, batch, self.layers))(here)
         product = gaussian.fisher_product(at, here, batch.obs, self.layers)
         return gradient, jax.lax.map(product, jnp.eye(self.shared), batch_size=16)
 
-    # Small things ------------------------------------------------------------------------------------------------
-
-    def _noise(self, keys: list[Key]) -> np.ndarray:
-        size = (self.budget.steps, len(self.half))
+    def _noise(self, keys: Keys) -> HostArray:
+        size = (self.budget.steps_per_iteration, self.action_dim)
         return np.stack([key.fold("noise").generator().standard_normal(size, np.float32) for key in keys])
 
-    def _legal(self, raw: Any) -> list[np.ndarray]:
-        """Actions in the environment's units, inside its range."""
-        action = self.centre + self.half * raw
-        return list(np.minimum(np.maximum(action, self.low), self.high).astype(np.float32))
 
-
-def _info(facts: dict[str, Any], lane: int, state: GradientState) -> Info:
-    """One lane's numbers. If they are not finite any more the policy has diverged, and that ends the run."""
-    numbers = {name: float(f"{value[lane]:.6g}") for name, value in facts.items()}
-    for name, value in numbers.items():
-        if not np.isfinite(value):
-            where = f"task {state.number}, iteration {state.iteration}"
-            raise UserError(f"The policy diverged in {where} ({name} is {value}); try a smaller --step-size")
-    return dict(numbers)
+def _checked(facts: Mapping[str, HostArray], task: int, iteration: int) -> Info:
+    """Numbers [L] to six digits. If one is not finite the policy has diverged, and that ends the run."""
+    for name, values in facts.items():
+        if not np.isfinite(values).all():
+            wrong = values[~np.isfinite(values)][0]
+            where = f"task {task}, iteration {iteration}"
+            raise UserError(f"The policy diverged in {where} ({name} is {wrong}); try a smaller --step-size")
+    return {name: np.array([float(f"{value:.6g}") for value in values]) for name, values in facts.items()}

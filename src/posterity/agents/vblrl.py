@@ -111,7 +111,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self._check = program(training.check)
         self._fit_critic = program(training.fit_critic)
         groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
-        self._fit = {group: program(partial(training.fit, group)) for group in groups}
+        self.fit = {group: program(partial(training.fit, group)) for group in groups}
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
@@ -151,7 +151,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         """The first action of the best plan found, or a random one before anything was learned."""
         if self._explores(state):
             return state, self.planner.random_actions(keys)
-        model = self._acting(state)
+        model = self.acting(state)
         action, plan = self.planner.plan(keys, obs, first, model, state.plan)
         forecast = state.forecast
         if state.step % FORECAST_EVERY == 0:
@@ -164,7 +164,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         fit_keys = [key.fold("fit") for key in keys]
         facts: dict[str, Array] = {}
         if not self._explores(state):
-            facts |= self._check([key.fold("check") for key in keys], self._acting(state), new)
+            facts |= self._check([key.fold("check") for key in keys], self.acting(state), new)
             facts |= diagnostics.forecasts(state.forecast, rows, self.settings.planner.horizon)
         memory = self._remember(state.replay, state.task_number, new)
         state = state._replace(replay=memory)
@@ -193,7 +193,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         facts: dict[str, Array] = {}
         # On a GPU both are fitted in one program, which takes little longer than one of them.
         for group in [due] if jax.default_backend() == "gpu" and due else [(who,) for who in due]:
-            fitted = self._fit[group](keys, learned, state.prior, state.normaliser, state.replay, state.task_number)
+            fitted = self.fit[group](keys, learned, state.prior, state.normaliser, state.replay, state.task_number)
             for who, (learning, loss) in zip(group, fitted, strict=True):
                 learned[who] = learning
                 facts |= {f"{who}_{part}": value for part, value in loss._asdict().items()}
@@ -205,7 +205,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             return state.task_number <= 0 and state.iteration == 0
         return state.iteration * self.budget.steps_per_iteration < self.settings.task_min_transitions
 
-    def _acting(self, state: VblrlState) -> DynamicsModel:
+    def acting(self, state: VblrlState) -> DynamicsModel:
         """The model that plans: in the first iterations of a task the world's, where it is inherited."""
         early = self.variant.inherits and state.iteration < self.start_iterations
         who: Who = "world" if early else self.variant.planner
@@ -248,10 +248,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
         random = np.asarray(own.random)
-        own, latest = jax.device_put((own._replace(random=()), latest._replace(random=())))
-        carried = own.normaliser, own.target_std, own.critic
-        task, world = self._model("task", own.task, *carried), self._model("world", own.world, *carried)
-        today = self._model("world", latest.world, *carried)
+        carried = jax.device_put((own.normaliser, own.target_std, own.critic))
+        task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
+        task, world = self._model("task", task, *carried), self._model("world", world, *carried)
+        today = self._model("world", latest_world, *carried)
         if score == "back" and variant in ("confidence", "blend"):
             if variant == "confidence" and self.settings.planner.particles < 2:
                 raise UserError("Confidence is a spread over particles, and this run plans with one; try blend")

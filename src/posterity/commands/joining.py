@@ -1,4 +1,4 @@
-"""`posterity join`: runs that differ only in their seeds, as one."""
+"""`posterity join`: runs that differ only in their seeds, as one; or a copy to publish."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from posterity.settings import Settings, argument, setting
 
 
 class JoinArgs(Settings):
-    """Makes one run of several that differ only in their seeds, to be reported together."""
+    """Makes one run of several that differ only in their seeds, or a copy of one, without checkpoints."""
 
     folders: tuple[Path, ...] = argument((), "The folders of the runs.")
     out: Path | None = setting(None, "The folder to make.")
+    compact: bool = setting(False, "Round numbers and compress records, for publishing.")
 
 
 def join(args: Sequence[str]) -> int:
@@ -24,7 +25,7 @@ def join(args: Sequence[str]) -> int:
         raise UserError("Where to? For example: posterity join runs/a runs/b --out runs/both")
     from posterity.report.join import join as joined
 
-    config = joined(asked.folders, asked.out)
+    config = joined(asked.folders, asked.out, asked.compact)
     first, last = config["seed"], config["seed"] + config["seeds"] - 1
     terminal().print(f"{asked.out}: {config['family']} {config['method']}, seeds {first} to {last}")
     return 0

@@ -15,13 +15,23 @@ EPSILON = 1.0  # value lost below which a policy counts as optimal, unless the u
 
 
 class ReportArgs(Settings):
-    """Table, CSV and figures of one run or several, side by side."""
+    """Tables (CSV and Markdown) and figures of one run or several, side by side."""
 
     folders: tuple[Path, ...] = argument((), "The folders of the runs.")
+    against: tuple[Path, ...] = setting(
+        (), "Folders of runs to compare them with: differences of every score, by seed, over the same tasks."
+    )
+    pool: bool = setting(
+        False, "Take runs of one family and method as one sample of seeds; a seed that several have counts once."
+    )
+    paper: bool = setting(False, "Set the scores beside the paper's Table 1.")
     out: Path | None = setting(None, "Folder for the report; default: `report` in the first run's folder.")
     tasks: str = setting("1-", "Which tasks, counted from 1: 51-300, or 51- for all from 51 on.")
     early: int = setting(3, "Iterations that count as the beginning, and as the end, of a task.")
-    epsilon: float = setting(EPSILON, "Value lost below which a policy counts as optimal, in runs that were probed.")
+    epsilon: float = setting(
+        EPSILON, "Value lost below which a policy counts as optimal, in runs with --measure-truth."
+    )
+    figures: bool = setting(True, "Draw figures.")
 
 
 def report(args: Sequence[str]) -> int:
@@ -29,28 +39,28 @@ def report(args: Sequence[str]) -> int:
     asked = parse(ReportArgs, args, "report")
     if not asked.folders:
         raise UserError("Which run? For example: posterity report runs/item-search-blrl-001")
-    out = asked.out or asked.folders[0] / "report"
-    write_report(asked.folders, out, asked.tasks, asked.early, terminal(), asked.epsilon)
+    _write(asked, asked.out or asked.folders[0] / "report", terminal())
     return 0
 
 
 def write_report(
     folders: Sequence[Path], out: Path, tasks: str, early: int, console: Console, epsilon: float = EPSILON
 ) -> None:
-    """Writes a report into `out`, shows its table and says where the files are."""
-    first, last = span(tasks)
-    if early < 1 or not epsilon >= 0:
-        raise UserError(f"early is {early} and epsilon {epsilon:g}; need 1 or more, and 0 or more")
-    from posterity.report.report import make_report  # matplotlib: only once the arguments are known to be good
-    from posterity.report.scores import table
-    from posterity.report.tables import View, terminal, terminal_solved
+    """Writes a report into `out`, shows its tables and says where the files are."""
+    _write(ReportArgs(folders=tuple(folders), tasks=tasks, early=early, epsilon=epsilon), out, console)
 
-    view = View(first, last, early)
-    made = make_report(folders, out, view, epsilon)
-    Terminal().print(terminal(made.rows, view))
-    if counted := terminal_solved(made.rows, view):
-        Terminal().print(counted)
-    if evaluated := table(made.scored, view):
-        Terminal().print(evaluated)
+
+def _write(asked: ReportArgs, out: Path, console: Console) -> None:
+    first, last = span(asked.tasks)
+    if asked.early < 1 or not asked.epsilon >= 0:
+        raise UserError(f"early is {asked.early} and epsilon {asked.epsilon:g}; need 1 or more, and 0 or more")
+    from posterity.report.report import Plan, make_report  # matplotlib: only once the arguments are known to be good
+    from posterity.report.tables import View
+
+    view = View(first, last, asked.early)
+    plan = Plan(asked.folders, view, asked.against, asked.epsilon, asked.pool, asked.paper, asked.figures)
+    made = make_report(plan, out)
+    for sheet in made.sheets:
+        Terminal().print(sheet.terminal())
     for path in made.files:
         console.print(str(path))

@@ -8,99 +8,121 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
+from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.agents.training import Who
+from posterity.agents.vblrl import Vblrl, VblrlState
 from posterity.errors import UserError
+from posterity.experiment.collect import advance_all
 from posterity.experiment.config import RunConfig
-from posterity.experiment.collect import Learners, advance_all
-from posterity.experiment.progress import Quiet
 from posterity.experiment.folder import RunFolder
-from posterity.experiment.run import build, lifelong, together
-from posterity.families.base import Family
-from posterity.types import Key, Spec, Transition
+from posterity.experiment.progress import Quiet
+from posterity.experiment.run import AnyAgent, build, lifelong
+from posterity.families.base import Env, Family
+from posterity.types import BoolArray, HostArray, Key, Transition
 
 REPEATS = 20
 PLANS = 16  # timed together
 PATIENCE = 10.0  # seconds after which nothing is repeated any more
+Facts = dict[str, str | int | float | list[int]]
+Result = TypeVar("Result")
 
 
-def bench_planner(config: RunConfig) -> list[dict[str, Any]]:
+class Ready:
+    """An agent with networks that has begun a task, and made-up steps for it."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.agent = _vblrl(config)
+        self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
+        generator, spec, lanes = np.random.default_rng(0), self.agent.spec, len(self.keys)
+        steps = config.steps_per_iteration
+        obs, next_obs = generator.normal(size=(2, steps, spec.obs_dim))
+        action = generator.uniform(spec.low, spec.high, (steps, len(spec.low)))
+        none = np.zeros(steps, dtype=bool)
+        one = Transition(obs, action, generator.normal(size=steps), next_obs, none, none)
+        self.rows = Transition(*(np.repeat(np.asarray(part)[None], lanes, axis=0) for part in one))
+        self.obs, self.first = np.asarray(self.rows.obs)[:, 0], np.zeros(lanes, dtype=bool)
+        self.state: VblrlState = self.agent.begin_task(self.keys, self.agent.init(self.keys))._replace(iteration=1)
+
+
+def _vblrl(config: RunConfig) -> Vblrl:
+    """The agent of a configuration whose networks can be timed."""
+    _, agent = build(config)
+    if not isinstance(agent, Vblrl):
+        raise UserError(
+            f"There is no dynamics model to bench for '{config.method}'; name a family with real observations"
+        )
+    return agent
+
+
+def bench_planner(config: RunConfig) -> list[Facts]:
     """Milliseconds for one action of every lane: on the plain path, by the kernel where there is one, going back."""
-    return [*(_path(_changed(config, "planner", fused), name) for name, fused in _paths(config)), _ceiling()]
+    fused = [] if _vblrl(config).planner.rollouts.fallback_reason else [_plan("fused", Ready(config))]
+    plain = _with_kernels(config, "off")
+    return [*fused, _plan("plain", Ready(plain)), _plan_backward(Ready(plain)), _ceiling()]
 
 
-def _path(config: RunConfig, name: str) -> dict[str, Any]:
-    """One way of planning."""
-    agent, state, keys, rows = _ready(config)
-    obs, first = [row.obs[0] for row in rows], [False] * len(keys)
-    strategy = agent.strategies[0]
-    models = (4 if strategy == "blend" else 2) if name == "backward" else 1  # networks that predict a particle's step
-    kept = agent.keep(keys, state)
-    player = agent.player(kept, kept, "back" if models > 1 else "train", strategy)
+def _with_kernels(config: RunConfig, mode: str) -> RunConfig:
+    """The same configuration with fused kernels on or off."""
+    return config.model_copy(update={"agent": config.agent.model_copy(update={"kernels": mode})})
+
+
+def _plan(path: str, ready: Ready) -> Facts:
+    """Planning with one model, with and without what the host does."""
+    agent, state = ready.agent, ready.state
 
     def act(number: int) -> None:
-        going, back = state, player
+        now = state
         for step in range(PLANS):  # as many as it takes for all that is not done in every step
-            now = [key.fold(number, step) for key in keys]
-            if models > 1:
-                back, _ = agent.play(now, back, obs, first)
-            else:
-                going, _ = agent.act(now, going, obs, first)
+            now, _ = agent.act([key.fold(number, step) for key in ready.keys], now, ready.obs, ready.first)
 
-    compiled, each = _timed(act, repeats=8)
-    each /= PLANS
-    alone = {}
-    if models == 1:  # and without what the host does: the observation is on the device, the action stays there
-        program = agent.program(keys, state, obs, first)
-        _, took = _timed(lambda _: _wait(program()))
-        alone = {"program_ms": took * 1e3}
+    timed = _timed(act, repeats=8)
+    program = agent.planner.plan.on_device(ready.keys, ready.obs, ready.first, agent.acting(state), state.plan)
+    _, alone = _timed(lambda _: _wait(program()))  # the observation is on the device, the action stays there
+    return _plan_facts(path, ready, *timed, networks=1) | {"program_ms": alone * 1e3}
+
+
+def _plan_backward(ready: Ready) -> Facts:
+    """Planning with a task's model and the world's, as the run is set to go back."""
+    agent, variant = ready.agent, ready.agent.back_variants[0]
+    snapshot = agent.snapshot(ready.keys, ready.state)
+    policy = agent.policy(snapshot, snapshot, "back", variant)
+
+    def act(number: int) -> None:
+        for step in range(PLANS):
+            policy.act([key.fold(number, step) for key in ready.keys], ready.obs, ready.first)
+
+    return _plan_facts("backward", ready, *_timed(act, repeats=8), networks=4 if variant == "blend" else 2)
+
+
+def _plan_facts(path: str, ready: Ready, compiled: float, took: float, networks: int) -> Facts:
+    """`networks` predict each step of a particle."""
+    settings, spec, lanes = ready.agent.settings, ready.agent.spec, len(ready.keys)
+    planner, each = settings.planner, took / PLANS
+    size = (planner.candidates, planner.particles, planner.horizon, planner.cem_iterations)
+    sizes = settings.network.sizes(spec.obs_dim, len(spec.low))
+    operations = 2.0 * math.prod(size) * sum(map(math.prod, pairwise(sizes))) * networks  # without padding
     return {
-        "path": name,
-        "plan": " x ".join(map(str, _size(agent))),
-        "hidden": list(agent.settings.network.hidden),
-        "lanes": len(keys),
+        "path": path,
+        "plan": " x ".join(map(str, size)),
+        "hidden": list(settings.network.hidden),
+        "lanes": lanes,
         "ms": each * 1e3,
-        "ms_per_lane": each * 1e3 / len(keys),
-        **alone,
-        "tflops": _operations(agent, models) * len(keys) / each / 1e12,
+        "ms_per_lane": each * 1e3 / lanes,
+        "tflops": operations * lanes / each / 1e12,
         "compile_seconds": compiled,
     }
 
 
-def _paths(config: RunConfig) -> list[tuple[str, str]]:
-    """Which ways of planning there are here, and the setting that chooses each."""
-    agent = _deep(config)[1]
-    ways = [("plain", "off"), ("backward", "off")]
-    return ways if agent.imagination.why_plain else [("fused", "auto"), *ways]
-
-
-def _changed(config: RunConfig, part: str, fused: str) -> RunConfig:
-    """The same with another path in the agent's `part`."""
-    agent: Any = config.agent
-    changed = getattr(agent, part).model_copy(update={"fused": fused})
-    return config.model_copy(update={"agent": agent.model_copy(update={part: changed})})
-
-
-def _size(agent: Any) -> tuple[int, ...]:
-    planner = agent.settings.planner
-    return (planner.candidates, planner.particles, planner.horizon, planner.rounds)
-
-
-def _operations(agent: Any, models: int) -> float:
-    """Floating-point operations of one plan's matrix products, by their true sizes, without padding."""
-    spec, shape = agent.spec, agent.settings.network
-    sizes = (spec.obs_dim + len(spec.low), *shape.hidden, 2 * (1 + spec.obs_dim))
-    return 2.0 * math.prod(_size(agent)) * sum(map(math.prod, pairwise(sizes))) * models
-
-
-def _ceiling() -> dict[str, Any]:
+def _ceiling() -> Facts:
     """What one large matrix product of this machine reaches: bfloat16 on a GPU, float32 on a CPU."""
     import jax
     import jax.numpy as jnp
@@ -113,74 +135,62 @@ def _ceiling() -> dict[str, Any]:
     return {"path": "matrix product", "side": side, "ms": each * 1e3, "tflops": 2.0 * side**3 / each / 1e12}
 
 
-def bench_fit(config: RunConfig) -> list[dict[str, Any]]:
+def bench_fit(config: RunConfig) -> list[Facts]:
     """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel."""
-    return [fact for name, fused in _fits(config) for fact in _fit(_changed(config, "learner", fused), name)]
+    fused = [] if _vblrl(config).training.fallback_reason else [("fused", config)]
+    ways = [*fused, ("plain", _with_kernels(config, "off"))]
+    groups: tuple[tuple[Who, ...], ...] = (("world",), ("task", "world"))
+    return [_fit(path, Ready(way), group) for path, way in ways for group in groups]
 
 
-def _fits(config: RunConfig) -> list[tuple[str, str]]:
-    """Which ways of fitting there are here, and the setting that chooses each."""
-    _deep(config)
-    by_kernel = not build(_changed(config, "learner", "auto"))[1].lessons.why_plain
-    return [*([("fused", "on")] if by_kernel else []), ("plain", "off")]
-
-
-def _fit(config: RunConfig, name: str) -> list[dict[str, Any]]:
+def _fit(path: str, ready: Ready, group: tuple[Who, ...]) -> Facts:
     """One way of fitting."""
-    agent, state, keys, rows = _ready(config)
-    learner = agent.settings.learner
-    state, _ = agent.learn(keys, state, rows)
-    data = np.stack([key.words(2) for key in keys])
+    agent, lanes = ready.agent, len(ready.keys)
+    state, _ = agent.update(ready.keys, ready.state, ready.rows)
     learned = {"task": state.task, "world": state.world}
-    groups = [("world",), *([("task", "world")] if learner.task_steps == learner.world_steps else [])]
-    facts = []
-    for who in groups:
-        program = partial(agent._fit[who], data, learned, state.prior, state.units, state.replay, np.int32(0))
-        compiled, each = _timed(lambda _, program=program: _wait(program()), repeats=5)
-        steps = (learner.task_steps if "task" in who else learner.world_steps) * len(who)
-        facts.append(
-            {
-                "path": name,
-                "posterior": " and ".join(who),
-                "steps": steps,
-                "rows": [
-                    {"task": learner.task_rows, "world": learner.world_tasks * learner.world_rows}[n] for n in who
-                ],
-                "hidden": list(agent.settings.network.hidden),
-                "lanes": len(keys),
-                "us_per_step": each / steps * 1e6,
-                "us_per_step_and_lane": each / steps * 1e6 / len(keys),
-                "compile_seconds": compiled,
-            }
-        )
-    return facts
+    arguments = (ready.keys, learned, state.prior, state.normaliser, state.replay, 0)
+    compiled, each = _timed(lambda _: _wait(agent.fit[group](*arguments)), repeats=5)
+    learner = agent.settings.learner
+    rows = {"task": learner.task_batch_size, "world": learner.world_batch_tasks * learner.world_batch_size}
+    steps = learner.gradient_steps * len(group)
+    return {
+        "path": path,
+        "posterior": " and ".join(group),
+        "steps": steps,
+        "rows": [rows[who] for who in group],
+        "hidden": list(agent.settings.network.hidden),
+        "lanes": lanes,
+        "us_per_step": each / steps * 1e6,
+        "us_per_step_and_lane": each / steps * 1e6 / lanes,
+        "compile_seconds": compiled,
+    }
 
 
-def _wait(tree: Any) -> None:
+def _wait(result: object) -> None:
     import jax
 
-    jax.block_until_ready(tree)
+    jax.block_until_ready(result)
 
 
-def bench_run(config: RunConfig, iterations: int) -> list[dict[str, Any]]:
+def bench_run(config: RunConfig, iterations: int) -> list[Facts]:
     """Seconds an iteration of the whole loop takes, where they go, and what a whole run would take at that pace.
 
     It is the loop itself, with records and checkpoints, in a folder of its own. The first iterations compile and
     explore at random; they are not counted.
     """
     family, agent = build(config)
-    clock: Any = Clock(together(agent))
-    skipped = min(clock.start + 2, config.iterations - 1)
+    timed = TimedAgent(agent)
+    skipped = min(agent.start_iterations + 2, config.iterations - 1)
     marks: list[dict[str, float]] = []
 
     def stop() -> str:
-        marks.append({"all": time.perf_counter(), **clock.spent})
+        marks.append({"all": time.perf_counter(), **timed.spent})
         return "enough" if len(marks) > skipped + iterations else ""
 
     with TemporaryDirectory() as place:
         folder = RunFolder.create(Path(place) / "run", config, "posterity bench run")
         try:
-            lifelong(config, folder, Quiet(), stop, (family, agent, clock))
+            lifelong(config, folder, Quiet(), stop, (family, timed))
         finally:
             folder.close()
     first, last = marks[min(skipped, len(marks) - 2)], marks[-1]
@@ -192,46 +202,71 @@ def bench_run(config: RunConfig, iterations: int) -> list[dict[str, Any]]:
             "lanes": config.seeds,
             "tasks": config.tasks,
             "iterations": config.iterations,
-            "steps": config.steps,
+            "steps_per_iteration": config.steps_per_iteration,
             "measured_iterations": count,
             "seconds_per_iteration": each["all"],
             "planning": each["act"],
-            "learning": each["learn"],
-            "simulation_and_the_rest": each["all"] - each["act"] - each["learn"],
+            "learning": each["update"],
+            "simulation_and_the_rest": each["all"] - each["act"] - each["update"],
             "whole_run_minutes": whole / 60.0,
             "whole_run_hours": whole / 3600.0,
-            **getattr(agent, "engine", {}),
+            **agent.describe(),
         }
     ]
 
 
-class Clock:
-    """Learners, and how long they took to act and to learn."""
+class TimedAgent(Agent[object, object]):
+    """An agent, and how long it took to act and to update. Its actions and numbers are on the host when they return."""
 
-    def __init__(self, learners: Learners) -> None:
-        self.learners = learners
-        self.spent = {"act": 0.0, "learn": 0.0}
+    def __init__(self, agent: AnyAgent) -> None:
+        self.agent = agent
+        self.spent = {"act": 0.0, "update": 0.0}
 
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the learners'."""
-        return getattr(self.learners, name)
+    def init(self, keys: Keys) -> object:
+        """Not timed."""
+        return self.agent.init(keys)
 
-    def act(self, *args: Any) -> Any:
-        """Timed. The actions are on the host when it returns, so nothing is left to wait for."""
-        return self._time("act", self.learners.act, args)
+    def begin_task(self, keys: Keys, state: object) -> object:
+        """Not timed."""
+        return self.agent.begin_task(keys, state)
 
-    def learn(self, *args: Any) -> Any:
-        """Timed. Its numbers are on the host when it returns."""
-        return self._time("learn", self.learners.learn, args)
+    def act(self, keys: Keys, state: object, obs: HostArray, first: BoolArray) -> tuple[object, HostArray]:
+        """Timed."""
+        return self._time("act", partial(self.agent.act, keys, state, obs, first))
 
-    def _time(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def observe(self, keys: Keys, state: object, step: Transition) -> object:
+        """Not timed."""
+        return self.agent.observe(keys, state, step)
+
+    def update(self, keys: Keys, state: object, rows: Transition) -> tuple[object, Info]:
+        """Timed."""
+        return self._time("update", partial(self.agent.update, keys, state, rows))
+
+    def snapshot(self, keys: Keys, state: object) -> object:
+        """Not timed."""
+        return self.agent.snapshot(keys, state)
+
+    def policy(self, own: object, latest: object, score: Score, variant: str) -> Policy:
+        """Not timed."""
+        return self.agent.policy(own, latest, score, variant)
+
+    @property
+    def start_iterations(self) -> int:
+        """The agent's."""
+        return self.agent.start_iterations
+
+    def describe(self) -> Mapping[str, str]:
+        """The agent's."""
+        return self.agent.describe()
+
+    def _time(self, name: str, call: Callable[[], Result]) -> Result:
         began = time.perf_counter()
-        result = function(*args)
+        result = call()
         self.spent[name] += time.perf_counter() - began
         return result
 
 
-def bench_env(config: RunConfig) -> list[dict[str, Any]]:
+def bench_env(config: RunConfig) -> list[Facts]:
     """Environment steps a second of one environment, and what a step of all lanes takes, under random actions."""
     family, _ = build(config)
     task = family.tasks(Key.of(config.seed).fold("stream"), 1)[0]
@@ -248,17 +283,17 @@ def bench_env(config: RunConfig) -> list[dict[str, Any]]:
     return [{**single, "lanes": config.seeds, **_lanes([family.make(task) for _ in range(config.seeds)], family)}]
 
 
-def _lanes(envs: Sequence[Any], family: Family) -> dict[str, float]:
+def _lanes(envs: Sequence[Env], family: Family) -> dict[str, float]:
     """Microseconds for one step of all lanes, without resets; the ways take turns."""
     lanes = range(len(envs))
     for lane in lanes:
         envs[lane].action_space.seed(lane)
         envs[lane].reset(seed=lane)
-    with family.ahead(envs) as ahead:
-        ways = {"us_one_after_the_other": None, **({} if ahead is None else {"us_ahead": ahead})}
+    with family.prestep(envs) as prestep:
+        ways = {"us_one_after_the_other": None, **({} if prestep is None else {"us_with_prestep": prestep})}
         took: dict[str, list[float]] = {name: [] for name in ways}
         for name in [*ways] * 500:
-            actions = [env.action_space.sample() for env in envs]
+            actions = np.stack([env.action_space.sample() for env in envs])
             began = time.perf_counter()
             stepped = advance_all(envs, lanes, actions, ways[name])
             took[name].append(time.perf_counter() - began)
@@ -266,29 +301,6 @@ def _lanes(envs: Sequence[Any], family: Family) -> dict[str, float]:
                 if stepped[lane].terminated or stepped[lane].truncated:
                     envs[lane].reset()
     return {name: 1e6 * float(np.median(each)) for name, each in took.items()}
-
-
-def _deep(config: RunConfig) -> tuple[Any, Any]:
-    """Family and agent, where there are networks."""
-    family, agent = build(config)
-    if not isinstance(family.spec, Spec):
-        raise UserError(f"There is no network to bench for '{config.method}'; name a family with real observations")
-    return family, agent
-
-
-def _ready(config: RunConfig) -> tuple[Any, Any, list[Key], list[Transition]]:
-    """An agent that has begun a task, and made-up steps for it."""
-    family, agent = _deep(config)
-    keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
-    generator, spec = np.random.default_rng(0), family.spec
-    shape = (config.steps, spec.obs_dim)
-    action = generator.uniform(spec.low, spec.high, (config.steps, len(spec.low)))
-    made_up = Transition(
-        generator.normal(size=shape), action, generator.normal(size=config.steps), generator.normal(size=shape), None
-    )
-    rows = [made_up._replace(terminated=np.zeros(config.steps))] * len(keys)
-    state = agent.begin_task(keys, agent.init(keys))
-    return agent, state._replace(iteration=1), keys, rows
 
 
 def _timed(function: Callable[[int], None], repeats: int = REPEATS) -> tuple[float, float]:

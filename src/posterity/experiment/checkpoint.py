@@ -4,24 +4,28 @@ A state is nested NamedTuples, lists and dictionaries of arrays and numbers. It 
 into the shape of a state that the code makes afresh, so nothing in the file is executed and a file of another version
 is told apart. The place in the loop and the length of the records at that moment go with it.
 
-A part of the state that is a memory of all tasks (a NamedTuple with `per_task = True`, its arrays [L, K, ...]) would
-make checkpoints ever heavier. Only the present task's share of it is in that file; a finished task's never changes, and
-is written once, to a file of its own beside it.
+A part of the state that is a memory of all tasks (`Agent.task_memory`, its arrays [L, K, ...]) would make checkpoints
+ever heavier. Only the present task's share of it is in that file; a finished task's never changes, and is written once,
+to a file of its own beside it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from posterity import tree
 from posterity.errors import UserError
+from posterity.types import HostArray
+
+Tree = TypeVar("Tree")
 
 FORMAT = 2
 
@@ -42,34 +46,45 @@ class Position(NamedTuple):
         return Position(task, iteration, wall=wall)
 
 
-def save(path: Path, state: Any, position: Position) -> None:
+def save(path: Path, state: object, position: Position, task_memory: str = "") -> None:
     """Writes beside `path`, makes sure it is on the disk, and only then takes the old one's place."""
-    memory = {name: leaf for name, leaf, per_task in _marked(state) if per_task}
+    named = dict(tree.leaves(state))
+    memory = _memory(named, task_memory)
     for task in range(position.task if memory else 0):
         if not (file := rows_file(path, task)).exists():
             write(file, {name: leaf[:, task] for name, leaf in memory.items()}, {})
-    present = {
-        name: leaf[:, min(position.task, leaf.shape[1] - 1)] if per_task else leaf
-        for name, leaf, per_task in _marked(state)
-    }
-    write(path, present, {"position": json.dumps(position._asdict())})
+    present = {name: leaf[:, min(position.task, leaf.shape[1] - 1)] for name, leaf in memory.items()}
+    write(path, {**named, **present}, {"position": json.dumps(position._asdict())})
 
 
-def load(path: Path, template: Any) -> tuple[Any, Position]:
+def load(path: Path, template: Tree, task_memory: str = "") -> tuple[Tree, Position]:
     """The saved state in the shape of `template`, and its place."""
     position = read_position(path)
-    like = {name: leaf[:, 0] if per_task else leaf for name, leaf, per_task in _marked(template)}
-    found = read(path, like)
-    memory = {name: np.array(leaf) for name, leaf, per_task in _marked(template) if per_task}
+    named = dict(tree.leaves(template))
+    memory = {name: np.array(leaf) for name, leaf in _memory(named, task_memory).items()}
+    share = {name: leaf[:, 0] for name, leaf in memory.items()}
+    found = read(path, {**named, **share})
     for task in range(position.task if memory else 0):
-        past = read(rows_file(path, task), {name: leaf[:, 0] for name, leaf in memory.items()})
+        past = read(rows_file(path, task), share)
         for name, leaf in memory.items():
             leaf[:, task] = past[name]
     for name, leaf in memory.items():
         if position.task < leaf.shape[1]:
             leaf[:, position.task] = found[name]
         found[name] = leaf
-    return _filled(template, "state", found.__getitem__), position
+    return tree.map_leaves(_as, template, _filled(template, "state", found)), position
+
+
+def _as(like: object, leaf: object) -> object:
+    """An array of the library that `like` is of: a JAX array goes back to its device. A number stays one."""
+    if isinstance(like, np.ndarray | np.generic) or tree.is_number(like):
+        return leaf
+    return cast(Any, like).__array_namespace__().asarray(leaf)
+
+
+def _memory(named: Mapping[str, object], part: str) -> dict[str, Any]:
+    """The leaves that belong to the memory of all tasks."""
+    return {name: leaf for name, leaf in named.items() if part and name.startswith(f"state.{part}.")}
 
 
 def rows_file(path: Path, task: int) -> Path:
@@ -77,13 +92,13 @@ def rows_file(path: Path, task: int) -> Path:
     return path.with_name(f"task-{task:04d}-rows.safetensors")
 
 
-def write(path: Path, arrays: dict[str, Any], metadata: dict[str, str]) -> None:
+def write(path: Path, arrays: Mapping[str, object], metadata: dict[str, str]) -> None:
     """Named arrays into the file `path`, at once."""
     plain = {name: np.array(leaf, order="C") for name, leaf in arrays.items()}
     replace(path, to_bytes(plain, {"format": str(FORMAT), **metadata}))
 
 
-def read(path: Path, like: dict[str, Any]) -> dict[str, Any]:
+def read(path: Path, like: Mapping[str, object]) -> dict[str, HostArray]:
     """Named arrays of the names, shapes and types of `like`."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -96,21 +111,21 @@ def read(path: Path, like: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"Cannot read the checkpoint {path}: {error}") from error
 
 
-def save_tree(path: Path, tree: Any) -> None:
+def save_tree(path: Path, snapshot: object) -> None:
     """A tree by itself, for later."""
-    write(path, dict(leaves(tree)), {})
+    write(path, dict(tree.leaves(snapshot)), {})
 
 
-def load_tree(path: Path, template: Any) -> Any:
+def load_tree(path: Path, template: Tree) -> Tree:
     """A tree in the shape of `template`."""
-    return _filled(template, "state", read(path, dict(leaves(template))).__getitem__)
+    return _filled(template, "state", read(path, dict(tree.leaves(template))))
 
 
 def _slices(file: Any) -> list[tuple[str, Any]]:
     return [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118  (the file is no dictionary)
 
 
-def _dtype(leaf: Any) -> str:
+def _dtype(leaf: object) -> str:
     """A leaf's type as safetensors names it: F64, I64, BOOL, ..."""
     kind = np.asarray(leaf).dtype
     return "BOOL" if kind == np.bool_ else f"{kind.kind.upper()}{8 * kind.itemsize}"
@@ -145,40 +160,10 @@ def _position(path: Path, metadata: dict[str, str] | None) -> Position:
     return Position(**json.loads(metadata["position"]))
 
 
-def _children(node: Any) -> list[tuple[str, Any]] | None:
-    """The named parts of a branch, or None for a leaf."""
-    if isinstance(node, dict):
-        return [(str(name), child) for name, child in node.items()]
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return list(zip(node._fields, node, strict=True))  # pyright: ignore[reportAttributeAccessIssue]
-    if isinstance(node, list | tuple):
-        return [(str(index), child) for index, child in enumerate(node)]
-    return None
-
-
-def leaves(node: Any) -> Iterator[tuple[str, Any]]:
-    """The arrays and numbers of a state, each with the path that leads to it."""
-    for name, leaf, _ in _marked(node):
-        yield name, leaf
-
-
-def _marked(node: Any, name: str = "state", per_task: bool = False) -> Iterator[tuple[str, Any, bool]]:
-    """The leaves, and which of them belong to a memory of all tasks."""
-    children = _children(node)
-    if children is None:
-        yield name, node, per_task
-    else:
-        inside = per_task or getattr(node, "per_task", False)
-        for part, child in children:
-            yield from _marked(child, f"{name}.{part}", inside)
-
-
-def _filled(node: Any, name: str, tensor: Any) -> Any:
-    children = _children(node)
-    if children is None:
-        array = tensor(name)
-        return type(node)(array.item()) if isinstance(node, bool | int | float) else array
-    filled = [_filled(child, f"{name}.{part}", tensor) for part, child in children]
-    if isinstance(node, dict):
-        return dict(zip(node, filled, strict=True))
-    return type(node)(*filled) if hasattr(node, "_fields") else type(node)(filled)
+def _filled(node: Tree, name: str, arrays: Mapping[str, HostArray]) -> Tree:
+    """`node` with the arrays of these names for leaves, and numbers where it has numbers."""
+    parts = tree.children(node)
+    if parts is None:
+        array = arrays[name]
+        return type(node)(array.item()) if tree.is_number(node) else cast(Tree, array)  # pyright: ignore[reportCallIssue]
+    return tree.rebuilt(node, [_filled(child, f"{name}.{part}", arrays) for part, child in parts])

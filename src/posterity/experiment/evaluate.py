@@ -3,42 +3,43 @@
     zero-shot   the world posterior in a task, before any of its data
     start       the task posterior, when it first acts
     train       the task posterior, when the task was over
-    back        every earlier task, after all training: Algorithm 2, or `blend`, with what is known by then
+    back        every earlier task, after all training, with what is known by then (for VBLRL: Algorithm 2)
 
-A run puts aside what its agent was at these moments (`RunFolder.keep`), so everything here can be done later, again,
-and otherwise: with more episodes, or with another strategy for going back. Every pair of task and episode is a lane,
-and all lanes run in one program. Start states are the same for every score, so scores compare episode by episode.
+A run takes snapshots of its agent at these moments, so everything here can be done later, again, and otherwise: with
+more episodes, or with another variant of going back. Every pair of task and episode is a lane, and all lanes run in one
+program. Start states are the same for every score, so scores compare episode by episode.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from posterity.agents.base import SCORES, STRATEGIES, Score, Strategy
+from posterity import tree
+from posterity.agents.base import SCORES, Score
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
+from posterity.experiment.collect import Successes, advance_all, reset
 from posterity.experiment.config import RunConfig
-from posterity.experiment.collect import EachLane, Learners, Successes, advance_all, reset
 from posterity.experiment.folder import Moment, RunFolder, read_config
-from posterity.experiment.run import build, together
-from posterity.families.base import Family
-from posterity.types import Key, Task
+from posterity.experiment.records import encode_evaluation, evaluation_name
+from posterity.experiment.run import build
+from posterity.types import BoolArray, FloatArray, HostArray, Key, Task
 
 MOMENTS: dict[Score, Moment] = {"zero-shot": "begin", "start": "start", "train": "end", "back": "end"}
+Line = dict[str, str | int | float | bool]  # of an evaluation's records
 
 
 class Plan(NamedTuple):
     """What to evaluate."""
 
     scores: tuple[Score, ...] = SCORES
-    strategy: Strategy | Literal["auto"] = "auto"  # of going back; auto: as the run is set
+    back_variant: str = "auto"  # how the agent goes back; auto: as the run is set
     episodes: int = 3
-    every: int = 0  # go back after every so many tasks too, not only after the last
+    back_every: int = 0  # go back after every so many tasks too, not only after the last
     lanes: int = 64  # episodes played together
 
     def check(self) -> None:
@@ -48,10 +49,8 @@ class Plan(NamedTuple):
         for score in self.scores:
             if score not in SCORES:
                 raise unknown("score", score, SCORES)
-        if self.strategy not in ("auto", *STRATEGIES):
-            raise unknown("strategy", self.strategy, ("auto", *STRATEGIES))
-        if min(self.episodes, self.lanes) < 1 or self.every < 0:
-            raise UserError("episodes and lanes are 1 or more, every is 0 or more")
+        if min(self.episodes, self.lanes) < 1 or self.back_every < 0:
+            raise UserError("episodes and lanes are 1 or more, back-every is 0 or more")
 
 
 class Entry(NamedTuple):
@@ -68,35 +67,34 @@ class Played(NamedTuple):
 
     total: float
     steps: int
-    world: dict[str, float]  # how much the world model predicted, if there were two
-    solved: bool | None  # whether a step succeeded; None: the family does not tell
+    facts: dict[str, float]  # what the policy told, as means over the episode's steps
+    success: bool | None  # whether a step succeeded; None: the family does not tell
 
 
-def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[dict[str, Any]]:
+def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[Line]:
     """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder."""
     plan.check()
     config, folder = read_config(path), RunFolder(path)
-    if not config.keep:
-        raise UserError(f"{path} kept nothing to evaluate; run it with --keep")
+    if not config.snapshots:
+        raise UserError(f"{path} has no snapshots to evaluate; run it with --snapshots")
     if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
         raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
     finished = folder.position().task
     if finished == 0:
         raise UserError(f"{path} has no finished task to evaluate yet")
-    arena = Arena(config, folder, plan)
+    evaluator = Evaluator(config, folder, plan)
     episodes: dict[Score, list[Entry]] = {}
     for score in plan.scores:
-        if score != "start" or arena.learners.start < config.iterations:  # else the task's own model never acted
+        if score != "start" or evaluator.agent.start_iterations < config.iterations:  # else its own model never acted
             episodes[score] = _entries(score, plan, config.seeds, finished)
-    arena.look_for(episodes)
+    evaluator.look_for(episodes)
     out = path / "evaluation"
     out.mkdir(exist_ok=True)
-    lines: list[dict[str, Any]] = []
+    lines: list[Line] = []
     for score, entries in episodes.items():
-        new = arena.play_all(score, plan, entries, lambda done, total, score=score: tell(score, done, total))
-        name = f"back-{arena.strategy}" if score == "back" else score
-        text = "".join(json.dumps(line) + "\n" for line in new)
-        checkpoint.replace(out / f"{name}.jsonl", text.encode())
+        new = evaluator.play_all(score, entries, lambda done, total, score=score: tell(score, done, total))
+        name = evaluation_name(score, evaluator.variant if score == "back" else "")
+        checkpoint.replace(out / name, encode_evaluation(new))
         lines += new
     return lines
 
@@ -110,7 +108,7 @@ def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]
             for task in range(finished)
             for episode in range(plan.episodes)
         ]
-    moments = {finished} | ({*range(plan.every, finished, plan.every)} if plan.every else set())
+    moments = {finished} | ({*range(plan.back_every, finished, plan.back_every)} if plan.back_every else set())
     return [
         Entry(lane, task, episode, after)
         for after in sorted(moments)
@@ -120,122 +118,125 @@ def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]
     ]
 
 
-class Arena:
-    """The agent of a run and what it kept, ready to play."""
+class Evaluator:
+    """The agent of a run and its snapshots, ready to play."""
 
     def __init__(self, config: RunConfig, folder: RunFolder, plan: Plan) -> None:
-        self.config = config
-        self.folder = folder
-        self.family: Family
-        self.family, agent = build(config)
-        known: tuple[Strategy, ...] = getattr(agent, "strategies", STRATEGIES[:1])
-        self.strategy: Strategy = known[0] if plan.strategy == "auto" else plan.strategy
-        if self.strategy not in known:
-            raise UserError(f"'{config.method}' has one way of going back, and '{plan.strategy}' is not it")
-        self.learners: Learners = together(agent)
+        self.config, self.folder, self.plan = config, folder, plan
+        self.family, self.agent = build(config)
+        self.variant = _variant(plan.back_variant, self.agent.back_variants, config.method)
         self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
         self.streams: list[list[Task]] = [self.family.tasks(key.fold("stream"), config.tasks) for key in self.keys]
-        self.template = self.learners.keep(self.keys, self.learners.init(self.keys))
-        self.loaded: dict[Path, Any] = {}
+        self.template = self.agent.snapshot(self.keys, self.agent.init(self.keys))
+        self.loaded: dict[Path, object] = {}
 
     def look_for(self, episodes: Mapping[Score, Sequence[Entry]]) -> None:
         """Says what is missing before anything is played."""
-        needed = {self.folder.kept(entry.task, MOMENTS[score]) for score, some in episodes.items() for entry in some}
+        needed = {
+            self.folder.snapshot_path(entry.task, MOMENTS[score]) for score, some in episodes.items() for entry in some
+        }
         lost = sorted(path.name for path in needed if not path.exists())
         if lost:
             raise UserError(f"{self.folder.path}/checkpoints lacks {lost[0]}, so this run cannot be evaluated any more")
 
-    def play_all(
-        self, score: Score, plan: Plan, entries: Sequence[Entry], tell: Callable[[int, int], None]
-    ) -> list[dict[str, Any]]:
+    def play_all(self, score: Score, entries: Sequence[Entry], tell: Callable[[int, int], None]) -> list[Line]:
         """A line for every entry. Parts are of one size, so that programs compile once."""
-        parts = -(-len(entries) // plan.lanes)
+        parts = -(-len(entries) // self.plan.lanes)
         size = -(-len(entries) // parts)
-        lines = []
+        lines: list[Line] = []
         for begin in range(0, len(entries), size):
             part = list(entries[begin : begin + size])
             played = self.play(score, part + part[:1] * (size - len(part)))[: len(part)]
-            for entry, result in zip(part, played, strict=True):
-                place = {"score": score, "seed": self.config.seed + entry.lane, "task": entry.task}
-                place |= {"episode": entry.episode, "after": entry.after}
-                if score == "back":
-                    place["strategy"] = self.strategy
-                told = {} if result.solved is None else {"success": result.solved}
-                lines.append({**place, "return": result.total, "steps": result.steps, **told, **result.world})
+            lines += [self._line(score, entry, result) for entry, result in zip(part, played, strict=True)]
             tell(len(lines), len(entries))
         return lines
 
+    def _line(self, score: Score, entry: Entry, result: Played) -> Line:
+        line: Line = {"score": score, "seed": self.config.seed + entry.lane, "task": entry.task}
+        line |= {"episode": entry.episode, "after": entry.after}
+        if score == "back" and self.variant:
+            line["variant"] = self.variant
+        line |= {"return": result.total, "steps": result.steps}
+        return line | ({} if result.success is None else {"success": result.success}) | result.facts
+
     def play(self, score: Score, entries: Sequence[Entry]) -> list[Played]:
         """One episode in each lane, until all have ended."""
-        own = self._joined([(self._kept(entry.task, MOMENTS[score]), entry.lane) for entry in entries])
-        latest = own
-        if score == "back":
-            latest = self._joined([(self._kept(entry.after - 1, "end"), entry.lane) for entry in entries])
-        player = self.learners.player(own, latest, score, self.strategy)
+        own = self._joined([(entry.task, MOMENTS[score], entry.lane) for entry in entries])
+        back = score == "back"
+        latest = self._joined([(entry.after - 1, "end", entry.lane) for entry in entries]) if back else own
+        policy = self.agent.policy(own, latest, score, self.variant if back else "")
         envs = [self.family.make(self.streams[entry.lane][entry.task]) for entry in entries]
         starts = [
             self.keys[entry.lane].fold("evaluate", "task", entry.task, "episode", entry.episode) for entry in entries
         ]
-        obs = [reset(env, key) for env, key in zip(envs, starts, strict=True)]
+        obs = np.stack([reset(env, key) for env, key in zip(envs, starts, strict=True)])
         keys = [key.fold(score, entry.after) for key, entry in zip(starts, entries, strict=True)]
-        going, first = [True] * len(envs), [True] * len(envs)
-        total, steps = [0.0] * len(envs), [0] * len(envs)
-        successes = [Successes() for _ in envs]
-        chosen = Chosen(len(envs))
-        number = 0
-        with self.family.ahead(envs) as ahead:
-            while any(going):
-                player, actions = self.learners.play([key.fold("step", number) for key in keys], player, obs, first)
-                chosen.add(player, going)
-                lanes = [lane for lane, on in enumerate(going) if on]
-                for lane, stepped in zip(lanes, advance_all(envs, lanes, actions, ahead), strict=True):
+        tally, number = Tally(len(envs)), 0
+        with self.family.prestep(envs) as prestep:
+            while tally.going.any():
+                first = np.full(len(envs), number == 0)
+                actions = policy.act([key.fold("step", number) for key in keys], obs, first)
+                tally.tell(policy.facts())
+                lanes = [int(lane) for lane in np.flatnonzero(tally.going)]
+                for lane, stepped in zip(lanes, advance_all(envs, lanes, actions, prestep), strict=True):
                     obs[lane] = stepped.next_obs
-                    total[lane] += stepped.reward
-                    steps[lane] += 1
-                    successes[lane].add(stepped.success)
-                    going[lane] = not (stepped.terminated or stepped.truncated)
-                first = [False] * len(envs)
+                    tally.add(lane, stepped.reward, stepped.success, stepped.terminated or stepped.truncated)
                 number += 1
         for env in envs:
             env.close()
-        solved = [None if lane.share() is None else lane.running for lane in successes]
-        return [Played(*each) for each in zip(total, steps, chosen.shares(steps), solved, strict=True)]
+        return tally.played()
 
-    def _kept(self, task: int, moment: Moment) -> Any:
-        path = self.folder.kept(task, moment)
+    def _joined(self, pieces: Sequence[tuple[int, Moment, int]]) -> object:
+        """Lanes of the snapshots of several tasks and moments side by side."""
+        return tree.stack([tree.lane(self._snapshot(task, moment), lane) for task, moment, lane in pieces])
+
+    def _snapshot(self, task: int, moment: Moment) -> object:
+        path = self.folder.snapshot_path(task, moment)
         if path not in self.loaded:
             self.loaded[path] = checkpoint.load_tree(path, self.template)
         return self.loaded[path]
 
-    def _joined(self, pieces: Sequence[tuple[Any, int]]) -> Any:
-        """Lanes of several moments side by side."""
-        if isinstance(self.learners, EachLane):
-            return [kept[lane] for kept, lane in pieces]
-        import jax
 
-        lanes = [jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf)[lane], kept) for kept, lane in pieces]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+def _variant(asked: str, known: tuple[str, ...], method: str) -> str:
+    """The variant of going back that is meant; empty for an agent that has one way."""
+    if asked == "auto":
+        return known[0] if known else ""
+    if not known:
+        raise UserError(f"'{method}' has one way of going back, and no variant '{asked}' of it")
+    if asked not in known:
+        raise unknown("variant", asked, ("auto", *known))
+    return asked
 
 
-class Chosen:
-    """Adds up how much of the plans the world model predicted, where a player tells."""
+class Tally:
+    """Adds up what the episodes of all lanes bring until each has ended."""
 
     def __init__(self, lanes: int) -> None:
-        self.sums = {"world_reward": np.zeros(lanes), "world_state": np.zeros(lanes)}
-        self.told = False
+        self.going: BoolArray = np.ones(lanes, dtype=bool)
+        self.total, self.steps = [0.0] * lanes, [0] * lanes
+        self.successes = [Successes() for _ in range(lanes)]
+        self.sums: dict[str, FloatArray] = {}
 
-    def add(self, player: Any, going: Sequence[bool]) -> None:
-        """One step of the lanes that are still going."""
-        if len(getattr(player, "models", ())) > 1:
-            self.told = True
-            self.sums["world_reward"] += np.where(going, np.asarray(player.chosen.reward), 0.0)
-            self.sums["world_state"] += np.where(going, np.asarray(player.chosen.state), 0.0)
+    def tell(self, facts: Mapping[str, HostArray]) -> None:
+        """What the policy has to say of this step, of the lanes that are still going."""
+        for name, values in facts.items():
+            self.sums[name] = self.sums.get(name, np.zeros(len(self.going))) + np.where(self.going, values, 0.0)
 
-    def shares(self, steps: Sequence[int]) -> list[dict[str, float]]:
-        """For each lane the mean over its steps."""
-        if not self.told:
-            return [{} for _ in steps]
+    def add(self, lane: int, reward: float, success: bool | None, ended: bool) -> None:
+        """One step of a lane."""
+        self.total[lane] += reward
+        self.steps[lane] += 1
+        self.successes[lane].add(success)
+        self.going[lane] = not ended
+
+    def played(self) -> list[Played]:
+        """How the episodes went."""
         return [
-            {name: round(float(total[lane]) / max(count, 1), 6) for name, total in self.sums.items()}
-            for lane, count in enumerate(steps)
+            Played(
+                self.total[lane],
+                steps,
+                {name: round(float(total[lane]) / steps, 6) for name, total in self.sums.items()},
+                None if self.successes[lane].share() is None else self.successes[lane].running,
+            )
+            for lane, steps in enumerate(self.steps)
         ]

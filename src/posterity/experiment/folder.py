@@ -1,11 +1,10 @@
 """A run folder: what was asked, on what it ran, and what happened.
 
     config.toml     the resolved configuration      versions.json   command, versions and machine of each session
-    records.jsonl   append-only, a line per fact    checkpoints/    the state to go on from
+    records.jsonl   append-only, a line per fact    checkpoints/    the state to go on from, and snapshots
 
-Lines are of two kinds: {"kind": "task", ...} when a lane meets a task, {"kind": "iteration", ...} after each iteration.
-A checkpoint remembers how long the file was; whatever a killed run wrote after that is cut off when it is resumed, and
-written again, the same.
+What the lines say is in records.py. A checkpoint remembers how long records.jsonl was; whatever a killed run wrote
+after that is cut off when it is resumed, and written again, the same.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -24,16 +24,17 @@ from typing import Any, Literal
 
 import posterity
 from posterity.errors import UserError
-from posterity.experiment import checkpoint
+from posterity.experiment import checkpoint, records
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig, from_toml, to_toml
+from posterity.experiment.records import check_format, read_sessions
 
 try:
     import fcntl
 except ImportError:  # a system without file locks: two sessions in one folder are then the user's to avoid
     fcntl = None
 
-Moment = Literal["begin", "start", "end"]  # of a task, at which an agent is put aside for evaluation
+Moment = Literal["begin", "start", "end"]  # of a task, at which a snapshot of the agent is taken
 PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
 ALSO = ("jax", "jaxlib", "optax", "mujoco", "metaworld")  # where they are in use
 OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
@@ -104,7 +105,8 @@ class RunFolder:
     def check(self, position: Position, config: str) -> None:
         """Refuses a folder in which going on would lose records or mix settings."""
         size = self.records.stat().st_size if self.records.exists() else 0
-        if not self.checkpoint.exists() and (size or (self.path / "records.jsonl.xz").exists()):
+        begun = size > len(records.HEADER) or (self.path / "records.jsonl.xz").exists()
+        if not self.checkpoint.exists() and begun:
             raise UserError(
                 f"{self.path} has records but no checkpoint to go on from; its records are left as they are"
             )
@@ -118,29 +120,31 @@ class RunFolder:
 
     def write(self, kind: str, **facts: Any) -> None:
         """Appends one line."""
-        line = json.dumps({"kind": kind, **facts}, allow_nan=False, default=_plain) + "\n"
-        rest = memoryview(line.encode())
+        self._append(records.encode({"kind": kind, **facts}))
+
+    def _append(self, line: bytes) -> None:
+        rest = memoryview(line)
         while rest:  # an almost full disk takes a part; the next write then says why
             rest = rest[self._file.write(rest) :]
 
-    def save(self, state: Any, position: Position) -> None:
+    def save(self, state: object, position: Position, task_memory: str) -> None:
         """A checkpoint of `state`. The records before it are on the disk before it is."""
         os.fsync(self._file.fileno())
         place = position._replace(records=self._file.tell(), config=self._digest)
-        checkpoint.save(self.checkpoint, state, place)
+        checkpoint.save(self.checkpoint, state, place, task_memory)
 
     def describe(self, facts: Mapping[str, str]) -> None:
         """Adds to what is on record of this session."""
         *earlier, last = read_sessions(self.path)
         self._write("versions.json", json.dumps({"sessions": [*earlier, {**last, **facts}]}, indent=1) + "\n")
 
-    def kept(self, task: int, moment: Moment) -> Path:
-        """Where what an agent kept at a moment of a task lies."""
+    def snapshot_path(self, task: int, moment: Moment) -> Path:
+        """Where the snapshot of a moment of a task lies."""
         return self.path / "checkpoints" / f"task-{task:04d}-{moment}.safetensors"
 
-    def keep(self, task: int, moment: Moment, kept: Any) -> None:
+    def write_snapshot(self, task: int, moment: Moment, snapshot: object) -> None:
         """Puts aside what it takes to act later as now: evaluation is apart from training."""
-        checkpoint.save_tree(self.kept(task, moment), kept)
+        checkpoint.save_tree(self.snapshot_path(task, moment), snapshot)
 
     def close(self) -> None:
         """Lets go of the files and the lock."""
@@ -164,6 +168,8 @@ class RunFolder:
         self._file = self.records.open("ab", buffering=0)
         self._file.truncate(size)
         self._file.seek(0, os.SEEK_END)
+        if size == 0:  # new, or stopped before its first checkpoint
+            self._append(records.HEADER)
         task = self.position().task
         for left in self.checkpoint.parent.glob("task-*-rows.safetensors"):  # of a session that came further, unsaved
             if int(left.name.split("-")[1]) >= task:
@@ -178,16 +184,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_sessions(path: Path) -> list[Any]:
-    """The sessions a run has had."""
-    try:
-        return list(json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"])
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}/versions.json cannot be read: {error}") from error
-
-
 def _sessions(earlier: list[Any], command: str) -> str:
     return json.dumps({"sessions": [*earlier, session(command)]}, indent=1) + "\n"
 
@@ -197,6 +193,7 @@ def read_config(path: Path) -> RunConfig:
     file = path / "config.toml"
     if not file.is_file():
         raise UserError(f"{path} holds no run (no config.toml)")
+    check_format(path)  # first: settings of another version would be called unknown
     return from_toml(file.read_text(encoding="utf-8"), str(file))
 
 
@@ -206,6 +203,7 @@ def session(command: str) -> Mapping[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": command,
         "posterity": posterity.__version__,
+        **_commit(),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in (*PACKAGES, *_loaded(*ALSO))},
         "system": platform.platform(terse=True),
@@ -229,6 +227,19 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as JSON's."""
-    return value.tolist()
+def _commit() -> dict[str, str]:
+    """The commit of this code, with a plus sign if its files were changed since; nothing where git does not tell."""
+    here = Path(__file__).resolve()
+    apart = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as hooks set them
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=here.parents[1], env=apart, capture_output=True, text=True, timeout=10, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", str(here))  # installed code may lie in a folder of another checkout
+        return {"commit": git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")}
+    except (OSError, subprocess.SubprocessError):
+        return {}

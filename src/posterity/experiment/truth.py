@@ -2,19 +2,20 @@
 
 radius                   mean over pairs of d_pi of the world posterior, for the task that begins (Proposition 4.2)
 radius_of_hidden_world   the same for the distribution that the tasks are really drawn from
-gap                      value lost by the present policy, E_start[V*(s) - V^policy(s)] (Proposition 4.4)
+value_gap                value lost by the present policy, E_start[V*(s) - V^policy(s)] (Proposition 4.4)
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from posterity.agents.blrl import Blrl
+from posterity import tree
+from posterity.agents.blrl import Blrl, BlrlState
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig
-from posterity.families.base import FiniteFamily, Truth
+from posterity.families.base import Family, FiniteFamily, Truth
 from posterity.tabular.dirichlet import World
 from posterity.tabular.mdp import FiniteMDP, policy_values, value_iteration
 from posterity.tabular.radius import joint_radius
@@ -32,41 +33,44 @@ class Solved(NamedTuple):
     start: FloatArray  # [S]
 
 
-class Probe:
-    """Asks nothing unless `config.probe` is set."""
+class Truths:
+    """Measures nothing unless `config.measure_truth` is set."""
 
-    def __init__(self, config: RunConfig, family: Any, agent: Any) -> None:
-        self.on = config.probe
-        if self.on and not (isinstance(family, FiniteFamily) and isinstance(agent, Blrl)):
-            raise UserError(f"--probe needs a finite family and a tabular method, not {config.family} {config.method}")
-        self.family = family
-        self.gamma = agent.settings.gamma if self.on else 0.0
+    def __init__(self, config: RunConfig, family: Family, agent: object) -> None:
+        self.on = config.measure_truth
+        self.family, self.gamma = family, 0.0
+        if self.on:
+            if not (isinstance(family, FiniteFamily) and isinstance(agent, Blrl)):
+                asked = f"{config.family} {config.method}"
+                raise UserError(f"--measure-truth needs a finite family and a tabular method, not {asked}")
+            self.gamma = agent.settings.gamma
         self.solved: dict[str, Solved] = {}  # the true optima of the lanes' present tasks
 
-    def begin(self, task: Task, state: Any, lane: int) -> dict[str, float | None]:
+    def begin(self, task: Task, state: object, lane: int) -> dict[str, float | None]:
         """Of a lane's world posterior, for the task that begins now."""
-        if not self.on or not isinstance(state[lane].world, World):
+        if not (isinstance(state, BlrlState) and isinstance(self.family, FiniteFamily) and self.on):
             return {}
-        truth: Truth = self.family.truth(task)
-        hidden = self.family.world()
-        facts = {"radius": _radius(state[lane].world.alpha, truth)}
+        world = tree.lane(state.world, lane)
+        if not isinstance(world, World):
+            return {}
+        truth, hidden = self.family.truth(task), self.family.world()
+        facts = {"radius": _radius(world.alpha, truth)}
         return facts if hidden is None else facts | {"radius_of_hidden_world": _radius(hidden, truth)}
 
-    def after(self, task: Task, state: Any, lane: int) -> dict[str, float]:
+    def after(self, task: Task, state: object, lane: int) -> dict[str, float]:
         """Of a lane's present policy in the true task."""
-        if not self.on:
+        if not (isinstance(state, BlrlState) and isinstance(self.family, FiniteFamily) and self.on):
             return {}
-        true = self._solve(task)
-        lost = true.best - policy_values(true.process, state[lane].policy, self.gamma)
-        return {"gap": round(float(true.start @ lost), 6)}
+        true = self._solve(self.family, task)
+        lost = true.best - policy_values(true.process, state.policy[lane], self.gamma)
+        return {"value_gap": round(float(true.start @ lost), 6)}
 
-    def _solve(self, task: Task) -> Solved:
+    def _solve(self, family: FiniteFamily, task: Task) -> Solved:
         name = repr(task)
         if name not in self.solved:
             if len(self.solved) >= REMEMBERED:
                 self.solved.clear()
-            truth: Truth = self.family.truth(task)
-            spec = self.family.spec
+            truth, spec = family.truth(task), family.spec
             process = FiniteMDP(truth.probability, truth.successor, truth.reward @ spec.levels, spec.terminal)
             best = value_iteration(process, self.gamma, EXACT).values
             self.solved[name] = Solved(process, best, truth.start)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from posterity.settings import NoSettings, Settings
-from posterity.types import FiniteSpec, FloatArray, IntArray, Key, Task
+from posterity.types import FiniteSpec, FloatArray, HostArray, IntArray, Key, Spec, Task
 
-Prestep = Callable[[Sequence[int], Sequence[Any]], None]  # the lanes that are to step, and the actions of all lanes
+Env: TypeAlias = gymnasium.Env[Any, Any]
+Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
 
 
 class Family(ABC):
@@ -30,7 +31,7 @@ class Family(ABC):
     # those of the default method (blrl or vblrl). The built-in families have presets instead.
     budget: ClassVar[Mapping[str, Any]] = {}
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
-    spec: Any  # what every task has in common: a FiniteSpec or a Spec
+    spec: FiniteSpec | Spec  # what every task has in common
 
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = settings if settings is not None else self.settings_type()
@@ -40,10 +41,10 @@ class Family(ABC):
         """The first `count` tasks of the stream that `key` names. A longer stream begins with a shorter one."""
 
     @abstractmethod
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """The environment of `task`. `reset(seed=...)` decides everything that is random in the episode."""
 
-    def prestep(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Prestep | None]:
+    def prestep(self, envs: Sequence[Env]) -> AbstractContextManager[Prestep | None]:
         """What does part of the next step of several `envs` together, before they step; None: nothing to gain.
 
         No observation, reward or ending may depend on whether it is used.
@@ -78,7 +79,7 @@ class FiniteFamily(Family):
         """The Dirichlet parameters, [S, A, S] and [S, A, R], that the rows of tasks are drawn from, if so they are."""
         return None
 
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """The environment that plays `truth(task)`, cut off after `spec.max_episode_steps` steps."""
         return FiniteEnv(self.spec, self.truth(task))
 
@@ -111,7 +112,13 @@ class FiniteEnv(gymnasium.Env[Any, Any]):
         successor = self.truth.successor
         self.state = outcome if successor is None else int(successor[self.state, action, outcome])
         self.elapsed += 1
-        return self.state, reward, bool(self.finite.terminal[self.state]), self.elapsed >= self.finite.max_episode_steps, {}
+        return (
+            self.state,
+            reward,
+            bool(self.finite.terminal[self.state]),
+            self.elapsed >= self.finite.max_episode_steps,
+            {},
+        )
 
     def _pick(self, ladder: FloatArray) -> int:
         """The category in whose part of the cumulative ladder a uniform number falls."""

@@ -70,7 +70,13 @@ class BoxJump(Family):
         low, high = -wide, wide.copy()
         high[0] = (last + 0.5) * chosen.speed  # halfway to the next place, where an imagined step may err a little
         low[2] = 0.2 * chosen.speed  # in the world vx is 0 or the speed; in imagination it falls as a hit gets likelier
-        self.spec = Spec(obs_dim=4, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=chosen.max_episode_steps, alive=(low, high))
+        self.spec = Spec(
+            obs_dim=4,
+            low=np.array([-1.0]),
+            high=np.array([1.0]),
+            max_episode_steps=chosen.max_episode_steps,
+            alive=(low, high),
+        )
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Whole positions, uniform from `low` to `high`, one stream per seed."""

@@ -54,7 +54,7 @@ class ItemSearch(FiniteFamily):
             actions=len(MOVES),
             levels=np.array([0.0, 1.0]),
             terminal=np.arange(count) == count - 1,
-            steps=self.settings.max_episode_steps,
+            max_episode_steps=self.settings.max_episode_steps,
             layout=Layout(move=move, where=places, reward=1.0, found=count - 1),
         )
 

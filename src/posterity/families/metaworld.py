@@ -37,7 +37,9 @@ STEP = 0.0125  # seconds
 MIN_SCALE_REWARD = {"v1": 500.0, "v2": 2.0}
 _NOW = np.array([0.05] * 3 + [0.1] + 2 * ([0.05] * 3 + [0.2] * 4))
 MIN_SCALE = np.concatenate([_NOW, _NOW, [0.05] * 3, np.zeros(3)])
-MIN_SCALE_CHANGE = np.concatenate([[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [[0.002] * 3, np.zeros(3)])
+MIN_SCALE_CHANGE = np.concatenate(
+    [[0.002] * 3 + [0.02] + 2 * ([0.002] * 3 + [0.02] * 4)] * 2 + [[0.002] * 3, np.zeros(3)]
+)
 MT10 = (
     "reach",
     "push",
@@ -97,7 +99,9 @@ class MetaworldFamily(Family):
         self.view = self.kind_of_view()
         view, reward = VIEWS[self.view], MIN_SCALE_REWARD[self._options()["reward"]]
         least = view(MIN_SCALE), np.append(reward, view(MIN_SCALE_CHANGE))
-        self.spec = Spec(len(least[0]), -np.ones(4), np.ones(4), self.settings.max_episode_steps, alive=None, min_scale=least)
+        self.spec = Spec(
+            len(least[0]), -np.ones(4), np.ones(4), self.settings.max_episode_steps, alive=None, min_scale=least
+        )
 
     def kind_of_view(self) -> str:
         """Which of VIEWS an agent has."""

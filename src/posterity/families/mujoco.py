@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Prestep, Family
+from posterity.families.base import Family, Prestep
 from posterity.settings import Settings, setting
 from posterity.types import FloatArray, Key, Spec, Task
 
@@ -178,7 +178,9 @@ def _environment(body: str) -> Any:
     base = getattr(importlib.import_module(f"gymnasium.envs.mujoco.{BODIES[body].module}"), BODIES[body].environment)
 
     class TaskEnv(base):
-        handed: tuple[FloatArray, FloatArray] | None = None  # by `BatchedPhysics`: control of the next step, and state after it
+        handed: tuple[FloatArray, FloatArray] | None = (
+            None  # by `BatchedPhysics`: control of the next step, and state after it
+        )
 
         def __init__(self, model: Any, observation: str) -> None:
             self._task_model, self._paper = model, observation == "paper"

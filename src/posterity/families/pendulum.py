@@ -40,7 +40,13 @@ class PendulumGravity(Family):
 
     def __init__(self, settings: PendulumSettings | None = None) -> None:
         super().__init__(settings)
-        self.spec = Spec(obs_dim=3, low=np.array([-2.0]), high=np.array([2.0]), max_episode_steps=self.settings.max_episode_steps, alive=None)
+        self.spec = Spec(
+            obs_dim=3,
+            low=np.array([-2.0]),
+            high=np.array([2.0]),
+            max_episode_steps=self.settings.max_episode_steps,
+            alive=None,
+        )
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Factors uniform between `low` and `high`, one stream per seed."""

@@ -48,7 +48,7 @@ class RandomMDP(FiniteFamily):
             actions=chosen.actions,
             levels=np.array(chosen.levels),
             terminal=np.zeros(chosen.states, dtype=bool),
-            steps=chosen.max_episode_steps,
+            max_episode_steps=chosen.max_episode_steps,
         )
 
     def tasks(self, key: Key, count: int) -> list[Task]:

@@ -3,8 +3,8 @@
     a ~ N(mean(s; theta), diag(exp(log_std))^2),        mean(s) = W s + b, or with hidden layers of tanh between
 
 `theta` is one flat vector: layer after layer, in each the weights [inputs, outputs] row by row, then the biases. What
-is stored about it (a gradient, a curvature, a column of a dictionary) is in this order and no other. Actions are in
-units in which the environment's range is -1 .. 1.
+is stored about it (a gradient, a curvature, a column of a dictionary) is in this order and no other. A policy's actions
+are in units in which the environment's range is -1 .. 1 (`ActionRange`).
 
 The same `mean` runs in NumPy, to act without the cost of a compiled call, and in JAX, to learn.
 """
@@ -19,22 +19,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posterity.models import mlp
+from posterity.models.mlp import Layer, Layers
+from posterity.types import Array, HostArray
+
 Shape = tuple[tuple[int, int], ...]  # inputs and outputs of each layer
 
 
-class Policy(NamedTuple):
+class PolicyParams(NamedTuple):
     """The parameters of one policy, or of one for each lane."""
 
-    theta: Any  # [d]
-    log_std: Any  # [A]
+    theta: Array  # [d]
+    log_std: Array  # [A]
 
 
 class Batch(NamedTuple):
     """The steps of an iteration as a policy gradient takes them. The action was mean(obs) + exp(log_std) noise."""
 
-    obs: Any  # [B, O]
-    noise: Any  # [B, A] standard normal
-    advantage: Any  # [B]
+    obs: Array  # [B, O]
+    noise: Array  # [B, A] standard normal
+    advantage: Array  # [B]
+
+
+class ActionRange(NamedTuple):
+    """The environment's range of actions, which a policy sees as -1 .. 1."""
+
+    low: HostArray  # [A]
+    high: HostArray  # [A]
+
+    def clipped(self, raw: HostArray) -> HostArray:
+        """A policy's actions [L, A] in the environment's units, inside its range."""
+        centre, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        return np.minimum(np.maximum(centre + half * raw, self.low), self.high).astype(np.float32)
 
 
 def shape(obs_dim: int, hidden: tuple[int, ...], action_dim: int) -> Shape:
@@ -58,21 +74,24 @@ def init(key: jax.Array, layers: Shape, scale: float) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def mean(theta: Any, obs: Any, layers: Shape) -> Any:
-    """[..., B, A] the mean actions of policies theta [..., d] for observations [..., B, O]."""
+def mean(theta: Array, obs: Array, layers: Shape) -> Any:
+    """[..., B, A] the mean actions of policies theta [..., d] for observations [..., B, O]; NumPy of NumPy arrays."""
     xp = np if isinstance(theta, np.ndarray) else jnp
-    begin = 0
-    for number, (inputs, outputs) in enumerate(layers):
+    return mlp.apply(_unflattened(theta, layers), obs, xp.tanh)
+
+
+def _unflattened(theta: Array, layers: Shape) -> Layers:
+    """The layers of policies theta [..., d]."""
+    parts, begin = [], 0
+    for inputs, outputs in layers:
         middle = begin + inputs * outputs
         weight = theta[..., begin:middle].reshape((*theta.shape[:-1], inputs, outputs))
         begin = middle + outputs
-        obs = obs @ weight + theta[..., None, middle:begin]
-        if number < len(layers) - 1:
-            obs = xp.tanh(obs)
-    return obs
+        parts.append(Layer(weight, theta[..., middle:begin]))
+    return tuple(parts)
 
 
-def surrogate(new: Policy, old: Policy, batch: Batch, layers: Shape) -> jax.Array:
+def surrogate(new: PolicyParams, old: PolicyParams, batch: Batch, layers: Shape) -> jax.Array:
     """mean of pi_new(a | s) / pi_old(a | s) x advantage, over steps that `old` took."""
     moved = mean(old.theta, batch.obs, layers) - mean(new.theta, batch.obs, layers)
     z = (moved + jnp.exp(old.log_std) * batch.noise) / jnp.exp(new.log_std)
@@ -80,7 +99,7 @@ def surrogate(new: Policy, old: Policy, batch: Batch, layers: Shape) -> jax.Arra
     return (jnp.exp(log_ratio) * batch.advantage).mean()
 
 
-def kl(old: Policy, new: Policy, obs: jax.Array, layers: Shape) -> jax.Array:
+def kl(old: PolicyParams, new: PolicyParams, obs: Array, layers: Shape) -> jax.Array:
     """mean over observations of KL(old || new), in nats."""
     moved = mean(old.theta, obs, layers) - mean(new.theta, obs, layers)
     ratio = jnp.exp(2 * (old.log_std - new.log_std))
@@ -89,23 +108,23 @@ def kl(old: Policy, new: Policy, obs: jax.Array, layers: Shape) -> jax.Array:
 
 
 def fisher_product(
-    policy_of: Callable[[jax.Array], Policy], at: jax.Array, obs: jax.Array, layers: Shape
+    policy_of: Callable[[jax.Array], PolicyParams], at: jax.Array, obs: Array, layers: Shape
 ) -> Callable[[jax.Array], jax.Array]:
     """v -> F v, F the Hessian of mean KL(policy_of(at) || policy_of(x)) in x, at x = at."""
 
-    def outputs(x: jax.Array) -> Policy:
+    def outputs(x: jax.Array) -> PolicyParams:
         here = policy_of(x)
-        return Policy(mean(here.theta, obs, layers), here.log_std)
+        return PolicyParams(mean(here.theta, obs, layers), here.log_std)
 
     now, push = jax.linearize(outputs, at)
     pull = jax.linear_transpose(push, at)
     return lambda v: pull(_metric(now, push(v), obs))[0]
 
 
-def _metric(now: Policy, tangent: Policy, obs: jax.Array) -> Policy:
+def _metric(now: PolicyParams, tangent: PolicyParams, obs: Array) -> PolicyParams:
     """The Fisher matrix of (mean, log_std), per step, times a tangent whose `theta` is a change of means [B, A].
 
     It is diagonal: 1 / variance for a mean, 2 for a log deviation. Pulled back through the map from parameters to
     means and deviations it is the Hessian of `kl` at zero distance.
     """
-    return Policy(tangent.theta * jnp.exp(-2 * now.log_std) / obs.shape[0], 2 * tangent.log_std)
+    return PolicyParams(tangent.theta * jnp.exp(-2 * now.log_std) / obs.shape[0], 2 * tangent.log_std)

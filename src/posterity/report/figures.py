@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from posterity.report.metrics import Run, band, mean_known, rolling, solved, suboptimal_steps
+from posterity.experiment.records import Run
+from posterity.report.metrics import band, folder, mean_known, rolling, solved, suboptimal_steps
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
@@ -21,7 +22,7 @@ COLOURS = {
     "boss": "#D55E00",
     "vblrl": "#0072B2",
     "single-task": "#D55E00",
-    "hip-mdp": "#009E73",
+    "pooled": "#009E73",
     "npg": "#56B4E9",
     "ewc": "#CC79A7",
     "lpg-ftw": "#E69F00",
@@ -152,9 +153,8 @@ def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
     for index, run in enumerate(runs):
         alone = methods.count(run.method) == 1
         colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
-        named.append(
-            (run.method if alone else f"{run.method} ({run.path.name})", colour or next(spare, "#000000"), run)
-        )
+        label = run.method if alone else f"{run.method} ({folder(run)})"
+        named.append((label, colour or next(spare, "#000000"), run))
     return named
 
 

@@ -4,11 +4,16 @@
 
 Lanes know nothing of each other, so a run of four seeds and two runs of two are the same experiment. What is joined can
 be reported and published; it has no checkpoints, so it is the parts that are resumed and evaluated, before.
+
+A compact copy is for publishing: returns have five digits, all else three (seconds are whole), records are compressed,
+and commands do not name the folders in front of `runs/`. A task's factors stay exact.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,30 +22,34 @@ from typing import Any
 import tomli_w
 
 from posterity.errors import UserError
-from posterity.report.metrics import Run, read_records, read_run
+from posterity.experiment.records import EXACT, HEADER, Record, Run, encode, read_records, read_run, rounded
 
 OWN = ("seed", "seeds", "save_every")  # what may differ
 
 
-def join(parts: Sequence[Path], out: Path) -> Mapping[str, Any]:
+def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Mapping[str, Any]:
     """Writes the runs in `parts` as one into the new folder `out`; returns its configuration."""
-    if len(parts) < 2:
+    if not parts:
         raise UserError("Join which runs? For example: posterity join runs/a runs/b --out runs/both")
     if out.exists():
         raise UserError(f"{out} is in the way; choose another --out")
     runs = [read_run(path) for path in parts]
     whole = _whole(runs)
     records = sorted((record for path in parts for record in read_records(path)), key=_place)
-    files = {f"evaluation/{name}": text for name, text in _scores(parts).items()}
-    files["records.jsonl"] = "".join(json.dumps(record) + "\n" for record in records)
-    sessions = [session for run in runs for session in run.sessions]
-    files["versions.json"] = json.dumps({"sessions": sessions}, indent=1) + "\n"
-    files["config.toml"] = tomli_w.dumps(whole)
+    content = HEADER + _lines(records, compact)
+    sessions = json.dumps({"sessions": [session for run in runs for session in run.sessions]}, indent=1) + "\n"
+    files = {f"evaluation/{name}": _lines(lines, compact) for name, lines in _scores(parts).items()}
+    files["config.toml"] = (_comments(parts) + tomli_w.dumps(whole)).encode()
+    if compact:
+        files["records.jsonl.xz"] = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+        files["versions.json"] = re.sub(r"[\w.~-]*(/[\w.~-]+)*/(?=runs/)", "", sessions).encode()
+    else:
+        files |= {"records.jsonl": content, "versions.json": sessions.encode()}
     unfinished = out.with_name(out.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     for name, text in files.items():
         (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
-        (unfinished / name).write_text(text, encoding="utf-8")
+        (unfinished / name).write_bytes(text)
     unfinished.rename(out)  # all of it or nothing
     return whole
 
@@ -59,21 +68,40 @@ def _whole(runs: Sequence[Run]) -> Mapping[str, Any]:
     return {**first.config, "seed": seeds[0], "seeds": len(seeds)}
 
 
-def _scores(parts: Sequence[Path]) -> dict[str, str]:
-    """The evaluations by file name. All parts have to have the same, of as many episodes."""
-    found: dict[str, list[str]] = {}
+def _comments(parts: Sequence[Path]) -> str:
+    """Comment lines of the configurations: settings of an earlier version, in which the parts may not differ."""
+    texts = [(path / "config.toml").read_text(encoding="utf-8").splitlines(keepends=True) for path in parts]
+    comments = {"".join(line for line in text if line.startswith("#")) for text in texts}
+    if len(comments) > 1:
+        raise UserError("They are not one experiment: the comments in their config.toml differ")
+    return comments.pop()
+
+
+def _scores(parts: Sequence[Path]) -> dict[str, list[Record]]:
+    """The evaluations by file name. All parts have to have the same; each may have its own number of episodes."""
+    found: dict[str, list[list[Record]]] = {}
     for path in parts:
         for file in sorted((path / "evaluation").glob("*.jsonl")):
-            found.setdefault(file.name, []).append(file.read_text(encoding="utf-8"))
-    for name, texts in found.items():
-        if len(texts) < len(parts):
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            found.setdefault(file.name, []).append(lines)
+    for name, several in found.items():
+        if len(several) < len(parts):
             lacking = next(path for path in parts if not (path / "evaluation" / name).exists())
             raise UserError(f"{lacking} lacks the scores {name.removesuffix('.jsonl')}; evaluate it too, then join")
-        if len({max(json.loads(line)["episode"] for line in text.splitlines()) for text in texts}) > 1:
-            raise UserError(f"The scores {name.removesuffix('.jsonl')} are of different numbers of episodes")
-    return {name: "".join(texts) for name, texts in found.items()}
+    return {name: [line for lines in several for line in lines] for name, several in found.items()}
 
 
-def _place(record: dict[str, Any]) -> tuple[int, int, int]:
+def _lines(records: Sequence[Record], compact: bool) -> bytes:
+    return b"".join(encode({name: _short(name, value) for name, value in r.items()} if compact else r) for r in records)
+
+
+def _short(name: str, value: Any) -> Any:
+    """What a compact copy has for a value."""
+    if name == "wall_seconds":
+        return round(value)
+    return value if name in EXACT else rounded(value, 5 if name in ("return", "reward") else 3)
+
+
+def _place(record: Record) -> tuple[int, int, int]:
     """Tasks, iterations, seeds: the order in which one run would have written them."""
     return record["task"], record.get("iteration", -1), record["seed"]

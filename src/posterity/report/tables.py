@@ -1,20 +1,30 @@
-"""Tables of runs: in the terminal and as CSV."""
+"""Returns while learning, and solved tasks: as tables and as CSV."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from posterity.errors import UserError
-from posterity.report.metrics import Interval, Run, called, interval, solved, tasks_of
+from posterity.experiment.records import ITERATION, TASK, Run
+from posterity.report.metrics import Interval, called, interval, solved, tasks_of
+from posterity.report.sheet import Sheet
 from posterity.types import FloatArray
 
 SOLVED = ("most", "last", "ever")  # tasks solved: in the best iteration, in the last ones, in any
+PLACE = (
+    "family",
+    "method",
+    "preset",
+    "seeds",
+    "first_task",
+    "last_task",
+    "score",
+)  # columns that every CSV begins with
 
 
 class View(NamedTuple):
@@ -28,8 +38,16 @@ class View(NamedTuple):
         """The run, with only the tasks of this view."""
         if self.first_task > run.returns.shape[1]:
             raise UserError(f"{run.path} has {run.returns.shape[1]} tasks; there is no task {self.first_task}")
-        names = ("returns", "gap", "radius", "hidden_radius", "success")
-        return run._replace(**{name: self.cut(getattr(run, name)) for name in names})
+        scores = {
+            name: score._replace(
+                returns=self.cut(score.returns),
+                world_reward=self.cut(score.world_reward),
+                success=self.cut(score.success),
+            )
+            for name, score in run.scores.items()
+        }
+        arrays = run._asdict()
+        return run._replace(scores=scores, **{name: self.cut(arrays[name]) for name in (*ITERATION, *TASK)})
 
     def cut(self, values: FloatArray) -> FloatArray:
         """Values [L, K, ...], only of the tasks of this view."""
@@ -44,37 +62,29 @@ class View(NamedTuple):
 EVERYTHING = View()
 
 
-def spans(view: View, last: Sequence[int]) -> tuple[str, list[list[str]]]:
+def spans(view: View, last: Sequence[int]) -> tuple[str, list[tuple[str, ...]]]:
     """Which tasks lines are about that end with these: said once of all, or in a cell of each line if they differ."""
     first = view.first_task
     each = [f"{first}-{task}" if task > first else str(task) if task == first else "-" for task in last]
     if len(set(last)) == 1:
-        return f", tasks {each[0]}", [[] for _ in each]
-    return ", of each its tasks so far", [[tasks] for tasks in each]
+        return f", tasks {each[0]}", [() for _ in each]
+    return ", of each its tasks so far", [(tasks,) for tasks in each]
 
 
-def opened(title: str, cells: Sequence[Sequence[str]], **given: Any) -> Table:
-    """A table whose lines begin with a run and, where they differ, its tasks."""
-    table = Table(title=title, **given)
-    for name in ("run", "tasks")[: 1 + len(cells[0])]:
-        table.add_column(name)
-    return table
+def opening(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The first columns: the run and, where they differ, its tasks."""
+    return ("run", "tasks")[: 1 + len(cells[0])]
 
 
 class Row(NamedTuple):
     """One run's line in the table."""
 
-    family: str
-    method: str
-    preset: str
-    seeds: int
+    run: Run
     last_task: int  # of those the scores are over
     first: Interval  # iteration
     early: Interval
     late: Interval
     overall: Interval
-    minutes: float
-    path: Path
     solved: tuple[Interval, ...]  # SOLVED, where the family tells of success; else empty
 
 
@@ -83,67 +93,75 @@ def rows(runs: Sequence[Run], view: View) -> list[Row]:
     return [_row(run, view) for run in runs]
 
 
+def iteration_scores(returns: FloatArray, early: int) -> dict[str, FloatArray]:
+    """Returns [L, K, iterations] as the four scores [L, K] of learning."""
+    return {
+        "first": returns[..., 0],
+        f"first_{early}": returns[..., :early].mean(axis=2),
+        f"last_{early}": returns[..., -early:].mean(axis=2),
+        "all": returns.mean(axis=2),
+    }
+
+
 def _row(run: Run, view: View) -> Row:
     part = view.of(run)
-    returns = part.returns
-    parts = (returns[..., :1], returns[..., : view.early], returns[..., -view.early :], returns)
-    first, early, late, overall = (interval(part.mean(axis=2)) for part in parts)
-    name = (run.family, run.method, run.config["preset"])
+    first, early, late, overall = map(interval, iteration_scores(part.returns, view.early).values())
     counted = solved(part, view.early)
-    tasks = () if counted is None else tuple(interval(getattr(counted, column)[:, None]) for column in SOLVED)
-    return Row(*name, len(run.seeds), view.last([run]), first, early, late, overall, run.wall / 60.0, run.path, tasks)
+    tasks = () if counted is None else tuple(interval(each[:, None]) for each in counted[1:])  # as SOLVED
+    return Row(run, view.last([run]), first, early, late, overall, tasks)
 
 
-def terminal(rows: Sequence[Row], view: View) -> Table:
-    """The table as rich shows it."""
+def returns_sheet(rows: Sequence[Row], view: View) -> Sheet:
+    """Mean returns."""
     which, tasks = spans(view, [row.last_task for row in rows])
-    over = " or ".join(sorted({f"{row.seeds} seeds" if row.overall.over == "seeds" else "tasks" for row in rows}))
-    table = opened(f"Mean return per episode{which}", tasks, caption=f"± 95 % interval over {over}")
-    for name in ("first", f"first {view.early}", f"last {view.early}", "all"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, cell, row in zip(_labels(rows), tasks, rows, strict=True):
-        table.add_row(name, *cell, *map(str, (row.first, row.early, row.late, row.overall)))
-    return table
+    over = " or ".join(
+        sorted({f"{len(row.run.seeds)} seeds" if row.overall.over == "seeds" else "tasks" for row in rows})
+    )
+    head = (*opening(tasks), "first", f"first {view.early}", f"last {view.early}", "all")
+    lines = [
+        (name, *cell, *map(str, (row.first, row.early, row.late, row.overall)))
+        for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
+    ]
+    notes = (f"± 95 % interval over {over}",)
+    return Sheet(f"Mean return per episode{which}", head, lines, notes, len(opening(tasks)))
 
 
-def terminal_solved(rows: Sequence[Row], view: View) -> Table | None:
+def solved_sheet(rows: Sequence[Row], view: View) -> Sheet | None:
     """How many tasks were solved, if any of the families tells."""
     if not any(row.solved for row in rows):
         return None
     which, tasks = spans(view, [row.last_task for row in rows])
-    table = opened(f"Solved tasks{which}", tasks)
-    for name in ("in the best iteration", f"in the last {view.early}", "ever"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, cell, row in zip(_labels(rows), tasks, rows, strict=True):
-        table.add_row(name, *cell, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
-    return table
+    head = (*opening(tasks), "in the best iteration", f"in the last {view.early}", "ever")
+    lines = [
+        (name, *cell, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
+        for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
+    ]
+    return Sheet(f"Solved tasks{which}", head, lines, words=len(opening(tasks)))
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
-    return called([(row.family, row.method, row.path) for row in rows])
+    return called([row.run for row in rows])
+
+
+def place(run: Run, view: View, last: int, score: str) -> tuple[str | int, ...]:
+    """The cells below PLACE."""
+    return run.family, run.method, run.config["preset"], len(run.seeds), view.first_task, last, score
+
+
+def numbers(score: Interval) -> tuple[str, ...]:
+    """Mean, low, high and what the interval is over, for a CSV."""
+    return (*(f"{x:.6g}" for x in score[:3]), score.over)
 
 
 def write_csv(rows: Sequence[Row], view: View, path: Path) -> None:
     """One line per run and score."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        head = (
-            "family",
-            "method",
-            "preset",
-            "seeds",
-            "first_task",
-            "last_task",
-            "score",
-            "mean",
-            "low",
-            "high",
-            "over",
-        )
-        writer.writerow((*head, "wall_minutes", "run"))
+        writer.writerow((*PLACE, "mean", "low", "high", "over", "wall_minutes", "run"))
         for row in rows:
-            scores = {"first": row.first, f"first_{view.early}": row.early, f"last_{view.early}": row.late}
-            scores |= {"all": row.overall, **dict(zip([f"solved_{name}" for name in SOLVED], row.solved, strict=False))}
+            names = ("first", f"first_{view.early}", f"last_{view.early}", "all")
+            scores = dict(zip(names, (row.first, row.early, row.late, row.overall), strict=True))
+            scores |= dict(zip([f"solved_{name}" for name in SOLVED], row.solved, strict=False))
             for name, score in scores.items():
-                place = (*row[:4], view.first_task, row.last_task, name)
-                writer.writerow((*place, *(f"{x:.6g}" for x in score[:3]), score.over, f"{row.minutes:.3f}", row.path))
+                after = (f"{row.run.wall_seconds / 60:.3f}", row.run.folders)
+                writer.writerow((*place(row.run, view, row.last_task, name), *numbers(score), *after))

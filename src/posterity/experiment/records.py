@@ -1,0 +1,313 @@
+"""The record format: what a run writes down, and how it is read back. The one module that knows it; it needs no JAX.
+
+    config.toml          the resolved configuration
+    versions.json        {"sessions": [...]}: command, versions, commit and machine of each session
+    records.jsonl        a header, then a line for every fact; published runs have records.jsonl.xz instead
+    evaluation/*.jsonl   a line for every episode played: zero-shot, start, train, back or back-VARIANT
+
+The header is {"kind": "header", "format": 2}. The lines after it are {"kind": "task", ...} when a lane meets a task and
+{"kind": "iteration", ...} after each iteration. Numbers have six significant digits, but for a task's factors, which it
+takes to build the task again, and the clock. A number that is not finite is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity.errors import UserError
+from posterity.types import FloatArray
+
+FORMAT = 2
+HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first line
+EXACT = ("factors", "wall_seconds")  # written as they are
+DEFAULT_VARIANT = "confidence"  # how a method with several ways of playing Back plays it, unless it is set otherwise
+
+Record = dict[str, Any]
+
+
+class Scores(NamedTuple):
+    """One score of a run's evaluation; what was not evaluated is NaN."""
+
+    returns: FloatArray  # [L, K] mean over episodes
+    tasks: int  # finished when it was evaluated
+    world_reward: FloatArray  # [L, K] share of rewards that the world model predicted; NaN where there was no choice
+    success: FloatArray  # [L, K] share of episodes that were solved; NaN where the family does not tell
+
+
+class Run(NamedTuple):
+    """The records of one run as arrays; what is not on record is NaN."""
+
+    paths: tuple[Path, ...]  # its folder; several where runs are pooled
+    config: Mapping[str, Any]
+    sessions: list[Mapping[str, Any]]
+    seeds: list[int]
+    returns: FloatArray  # [L, K, iterations] mean return of an episode
+    reward: FloatArray  # [L, K, iterations] sum over all steps
+    episodes: FloatArray  # [L, K, iterations] that ended
+    terminated: FloatArray  # [L, K, iterations] episodes that terminated
+    success: FloatArray  # [L, K, iterations] share of episodes that were solved, where the family tells
+    value_gap: FloatArray  # [L, K, iterations] value lost, where it was measured
+    radius: FloatArray  # [L, K] d_pi at the start of a task, where it was measured
+    hidden_radius: FloatArray  # [L, K] the same for the distribution that tasks are drawn from
+    wall_seconds: float
+    scores: Mapping[str, Scores]  # by the names of the files in evaluation/
+
+    @property
+    def path(self) -> Path:
+        """Its folder; of pooled runs the first one's."""
+        return self.paths[0]
+
+    @property
+    def folders(self) -> str:
+        """All its folders, as text."""
+        return " + ".join(map(str, self.paths))
+
+    @property
+    def family(self) -> str:
+        """Its family's name."""
+        return self.config["family"]
+
+    @property
+    def method(self) -> str:
+        """Its method's name."""
+        return self.config["method"]
+
+    @property
+    def back(self) -> str:
+        """The name of its score Back: played in the one way that its method has, or in the way it is set to."""
+        variant = self.config.get("agent", {}).get("backward", {}).get("variant", DEFAULT_VARIANT)
+        return "back" if "back" in self.scores else f"back-{variant}"
+
+
+ITERATION = {  # array of a run: key in an iteration's line
+    "returns": "return",
+    "reward": "reward",
+    "episodes": "episodes",
+    "terminated": "terminated",
+    "success": "success",
+    "value_gap": "value_gap",
+}
+TASK = {"radius": "radius", "hidden_radius": "radius_of_hidden_world"}  # the same of a task's line
+
+
+# Writing
+
+
+def encode(facts: Mapping[str, Any]) -> bytes:
+    """One line: rounded, and without what is not finite."""
+    plain = {name: value if name in EXACT else rounded(value, 6) for name, value in facts.items()}
+    known = {name: value for name, value in plain.items() if name in EXACT or _finite(value)}
+    return json.dumps(known, allow_nan=False, default=_listed).encode() + b"\n"
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """A number, or every number of an array, to so many significant digits; anything else as it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [rounded(each, digits) for each in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def evaluation_name(score: str, variant: str = "") -> str:
+    """What a score's file in evaluation/ is called, without its ending. `variant`: the way of playing Back, if any."""
+    return f"{score}-{variant}" if variant else score
+
+
+def encode_evaluation(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    """A file of evaluation/: one line an episode, with score, seed, task, episode, after, return and steps."""
+    return b"".join(map(encode, lines))
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _listed(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON's."""
+    return value.tolist()
+
+
+# Reading
+
+
+def read_run(path: Path) -> Run:
+    """The run in folder `path`."""
+    records = read_records(path)
+    try:
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
+    except ValueError as error:
+        raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    if not (path / "versions.json").exists():
+        raise UserError(f"{path} holds no run (no versions.json)")
+    sessions = read_sessions(path)
+    try:
+        return _arrays(path, config, sessions, records)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: config.toml and records do not fit together: {type(error).__name__}, {error}"
+        ) from error
+
+
+def read_sessions(path: Path) -> list[Mapping[str, Any]]:
+    """The sessions a run has had."""
+    try:
+        return list(json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"])
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}/versions.json cannot be read: {error}") from error
+
+
+def read_records(path: Path) -> list[Record]:
+    """What the run in folder `path` wrote after the header, whole lines only.
+
+    Refused if it is of another format, or less than a checkpoint remembers.
+    """
+    try:
+        written = _checkpointed(path)  # before the records: a run in progress may add to them in between
+        lines = _content(path)
+    except OSError as error:
+        raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
+    except (ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+        raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    if len(lines) < (written or 0):
+        raise UserError(
+            f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
+        )
+    return _parse(path / "records.jsonl", lines, torn=written is not None)
+
+
+def check_format(path: Path) -> None:
+    """Refuses a run folder whose records are of another format; one that has none yet is let be."""
+    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    try:
+        if plain.exists():
+            with plain.open("rb") as file:
+                first = file.readline()
+        elif packed.exists():
+            with lzma.open(packed) as file:
+                first = file.readline()
+        else:
+            return
+    except (OSError, lzma.LZMAError) as error:
+        raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    if first.endswith(b"\n"):
+        _check_header(path / "records.jsonl", _decoded(path / "records.jsonl", 1, first))
+
+
+def _check_header(path: Path, first: Record) -> None:
+    found = first.get("format") if first.get("kind") == "header" else 1
+    if found != FORMAT:
+        whose = " (posterity 0.1)" if found == 1 else ""
+        raise UserError(f"{path} is in record format {found}{whose}; this version reads and writes format {FORMAT}")
+
+
+def _content(path: Path) -> bytes:
+    """The records as written, which may have gone on since they were packed, or as published: compressed."""
+    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    return lzma.decompress(packed.read_bytes()) if packed.exists() and not plain.exists() else plain.read_bytes()
+
+
+def _checkpointed(path: Path) -> int | None:
+    """How long the records were when the checkpoint was written. Published records come without one."""
+    file = path / "checkpoints" / "state.safetensors"
+    if not file.exists():
+        return None
+    with file.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
+    return json.loads(header["__metadata__"]["position"])["records"]
+
+
+def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:
+    """The records. `torn`: an unfinished last line is that of a run in progress or killed, which will write it anew."""
+    *whole, rest = lines.split(b"\n")
+    if rest and not torn:
+        raise UserError(f"{path} was cut: its last line, number {len(whole) + 1}, is not whole")
+    if not whole:
+        return []
+    _check_header(path, _decoded(path, 1, whole[0]))
+    return [_decoded(path, number, line) for number, line in enumerate(whole[1:], 2)]
+
+
+def _decoded(path: Path, number: int, line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{path}, line {number}, is not a record: {error}") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{path}, line {number}, is not a record")
+    return record
+
+
+def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Mapping[str, Any]], records: list[Record]) -> Run:
+    iterations = [record for record in records if record["kind"] == "iteration"]
+    if not iterations:
+        raise UserError(f"{path} has no finished iteration to report yet")
+    seeds = list(range(config["seed"], config["seed"] + config["seeds"]))
+    shape = (len(seeds), config["tasks"], config["iterations"])
+    lane = {seed: index for index, seed in enumerate(seeds)}
+    by_iteration = {name: np.full(shape, np.nan) for name in ITERATION}
+    by_task = {name: np.full(shape[:2], np.nan) for name in TASK}
+    for record in iterations:
+        place = lane[record["seed"]], record["task"], record["iteration"]
+        for name, key in ITERATION.items():
+            by_iteration[name][place] = record["return"] if key == "return" else _number(record.get(key))
+    for record in records:
+        if record["kind"] == "task":
+            for name, key in TASK.items():
+                by_task[name][lane[record["seed"]], record["task"]] = _number(record.get(key))
+    wall = max(float(each["wall_seconds"]) for each in iterations)
+    scores = read_evaluation(path, seeds, config["tasks"])
+    return Run((path,), config, sessions, seeds, **by_iteration, **by_task, wall_seconds=wall, scores=scores)
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def read_evaluation(path: Path, seeds: Sequence[int], tasks: int) -> dict[str, Scores]:
+    """Every score of the run in folder `path`, by the name of its file; Back is that after the last task."""
+    return {file.stem: _scores(file, seeds, tasks) for file in sorted((path / "evaluation").glob("*.jsonl"))}
+
+
+def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
+    """One score. Seeds that were joined may have come to different tasks, and have different numbers of episodes."""
+    back = path.stem.startswith("back")
+    try:
+        lines = [_decoded(path, number, line) for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+        latest = {seed: max(line["after"] for line in lines if line["seed"] == seed) for seed in {*_of(lines, "seed")}}
+        if back:
+            lines = [line for line in lines if line["after"] == latest[line["seed"]]]
+        sums = {name: np.zeros((len(seeds), tasks)) for name in ("return", "world_reward", "success")}
+        counts = {name: np.zeros((len(seeds), tasks)) for name in sums}
+        for line in lines:
+            place = seeds.index(line["seed"]), line["task"]
+            for name, total in sums.items():
+                if name in line or name == "return":
+                    total[place] += line[name]
+                    counts[name][place] += 1
+        done = min(latest.values()) + (0 if back else 1)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
+    means = {
+        name: np.where(counts[name] > 0, total / np.maximum(counts[name], 1), np.nan) for name, total in sums.items()
+    }
+    return Scores(means["return"], done, means["world_reward"], means["success"])
+
+
+def _of(lines: Iterable[Record], name: str) -> list[Any]:
+    return [line[name] for line in lines]

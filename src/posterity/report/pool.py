@@ -1,0 +1,67 @@
+"""Runs of one family and method as one sample of seeds. A seed that several of them have counts once, with its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from posterity.errors import UserError
+from posterity.experiment.records import ITERATION, TASK, Run, Scores
+from posterity.report.metrics import mean_known
+from posterity.types import FloatArray
+
+
+def pooled(runs: Sequence[Run]) -> list[Run]:
+    """One run for each family and method, over the tasks that all its runs have finished."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.family, run.method), []).append(run)
+    return [group[0] if len(group) == 1 else _pool(group) for group in groups.values()]
+
+
+def _pool(runs: Sequence[Run]) -> Run:
+    first = runs[0]
+    for run in runs[1:]:
+        for name in ("iterations", "steps_per_iteration"):
+            if run.config[name] != first.config[name]:
+                raise UserError(f"{first.path} and {run.path} cannot be pooled: they differ in {name}")
+    seeds = sorted({seed for run in runs for seed in run.seeds})
+    tasks = min(int(np.isfinite(run.returns).all(axis=(0, 2)).sum()) for run in runs)
+
+    if tasks == 0:
+        raise UserError(f"Not all of these have finished a task, so they cannot be pooled: {', '.join(_names(runs))}")
+    shared = [name for name in first.scores if all(name in run.scores for run in runs)]
+    counts = {name: min(run.scores[name].tasks for run in runs) for name in shared}
+    width = max(tasks, *counts.values()) if counts else tasks
+
+    def merged(count: int, values: Callable[[Run], FloatArray]) -> FloatArray:
+        """[L, K, ...], known in the first `count` tasks."""
+        samples = [{seed: values(run)[lane, :count] for lane, seed in enumerate(run.seeds)} for run in runs]
+        same = [np.stack([sample[seed] for sample in samples if seed in sample]) for seed in seeds]
+        whole = np.stack([mean_known(each, axis=0) for each in same])
+        lacking = np.full((len(seeds), width - count, *whole.shape[2:]), np.nan)
+        return np.concatenate([whole, lacking], axis=1)
+
+    arrays = {name: merged(tasks, lambda run, name=name: run._asdict()[name]) for name in (*ITERATION, *TASK)}
+    scores = {
+        name: Scores(
+            merged(count, lambda run, name=name: run.scores[name].returns),
+            count,
+            merged(count, lambda run, name=name: run.scores[name].world_reward),
+            merged(count, lambda run, name=name: run.scores[name].success),
+        )
+        for name, count in counts.items()
+    }
+    return first._replace(
+        paths=tuple(path for run in runs for path in run.paths),
+        sessions=[session for run in runs for session in run.sessions],
+        seeds=seeds,
+        wall_seconds=max(run.wall_seconds for run in runs),
+        scores=scores,
+        **arrays,
+    )
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    return [str(run.path) for run in runs]
