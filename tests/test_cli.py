@@ -85,7 +85,10 @@ def written(folder: Path) -> list[str]:
         ("demo --pendulums -1", "--pendulums: input should be greater than or equal to 0, not -1"),
         ("evaluate nowhere", "nowhere holds no run"),
         ("evaluate nowhere --episodes 0", "--episodes: input should be greater than or equal to 1, not 0"),
-        ("evaluate nowhere --scores strat", "--scores: input should be 'zero-shot', 'start', 'train' or 'back', not strat"),
+        (
+            "evaluate nowhere --scores strat",
+            "--scores: input should be 'zero-shot', 'start', 'train' or 'back', not strat",
+        ),
         ("evaluate nowhere --every 3", "Unknown option '--every'. Did you mean '--back-every'?"),
         ("bench run --lanes 0", "--lanes: input should be greater than or equal to 1, not 0"),
         ("bench env --family hoper-gravity", "Unknown family 'hoper-gravity'. Did you mean 'hopper-gravity'?"),

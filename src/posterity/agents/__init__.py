@@ -15,7 +15,6 @@ from posterity.settings import Settings
 from posterity.types import Budget, FiniteSpec, Spec
 
 
-
 class Method(NamedTuple):
     """How a method is made: a class, and what sets it apart from other methods of the same class."""
 
