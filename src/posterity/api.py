@@ -9,15 +9,15 @@ mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and task
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from posterity.agents.base import SCORES, Score, Strategy
+from posterity.agents.base import SCORES, Score
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import Quiet
-from posterity.experiment.records import Run, read_run
+from posterity.experiment.records import Run, evaluation_name, read_run
 from posterity.experiment.run import check, guarded, lifelong
 from posterity.report.metrics import Interval
 from posterity.report.scores import intervals
@@ -41,15 +41,14 @@ def resume(out: str | Path) -> Run:
 
 
 def evaluate(
-    out: str | Path,
-    *,
-    scores: tuple[Score, ...] = SCORES,
-    backward: Strategy | Literal["auto"] = "auto",
-    episodes: int = 3,
+    out: str | Path, *, scores: tuple[Score, ...] = SCORES, back_variant: str = "auto", episodes: int = 3
 ) -> dict[str, Interval]:
-    """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval."""
-    lines = play(Path(out), Plan(scores, backward, episodes), lambda *_: None)
-    played = {f"back-{line['strategy']}" if line["score"] == "back" else line["score"] for line in lines}
+    """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval.
+
+    Back is named by its variant where the method has several: "back-confidence" for vblrl.
+    """
+    lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None)
+    played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
 
 

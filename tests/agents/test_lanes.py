@@ -97,7 +97,9 @@ def test_numbers_of_other_widths_are_carried_in_32_bits(wide: type, single: type
 
 def test_a_program_is_traced_once():
     """Other keys, arrays, trees and plain numbers of the same kinds are the same program; other shapes are not."""
-    program = compiled(lambda key, pair, x, factor, number: (drawn(key, affine(pair, x, factor)[0]), number))
+    program = compiled(
+        lambda key, pair, x, factor, number: (drawn(key, jnp.asarray(affine(pair, x, factor)[0])), number)
+    )
     for number in range(3):
         x = DRAW.normal(size=(3, 3)).astype(np.float32)
         out, same = program([key.fold(number) for key in KEYS], pairs(), x, 0.1 * number, number)

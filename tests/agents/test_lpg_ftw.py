@@ -1,50 +1,61 @@
 """LPG-FTW's own properties: the dictionary, the codes, and what is kept of a task."""
 
-import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from posterity.agents.lpg_ftw import LpgFtw, LpgFtwSettings, _grown, best_dictionary, quadratic
-from posterity.experiment.config import resolve
-from posterity.experiment.progress import Quiet
-from posterity.experiment.folder import RunFolder
-from posterity.experiment.run import lifelong
-from posterity.models.policy import Batch, Policy
-from posterity.types import Budget, Key, Spec, Transition
+from posterity import tree
+from posterity.agents.base import Score
+from posterity.agents.lpg_ftw import (
+    LpgFtw,
+    LpgFtwSettings,
+    LpgFtwSnapshot,
+    State,
+    _grown,
+    best_dictionary,
+    quadratic,
+)
+from posterity.agents.policy_gradient import MeanPolicy
+from posterity.models.policy import Batch, PolicyParams
+from posterity.types import Budget, HostArray, Key, Spec, Transition
 
-SPEC = Spec(obs_dim=3, low=-np.ones(2), high=np.ones(2), steps=6, alive=None)
+SPEC = Spec(obs_dim=3, low=-np.ones(2), high=np.ones(2), max_episode_steps=6, alive=None)
 KEYS = [Key.of(0), Key.of(1)]
-BUDGET = Budget(tasks=4, iterations=2, steps=12)
+BUDGET = Budget(tasks=4, iterations=2, steps_per_iteration=12)
 
 
-@cache
-def agent(hidden: tuple[int, ...] = (), code_penalty: float = 1e-5) -> LpgFtw:
-    small: dict[str, Any] = {"value": {"hidden": [8], "rows": 4}, "columns": 2, "hidden": hidden, "step_size": 0.1}
+def made(hidden: tuple[int, ...] = (), code_penalty: float = 1e-5) -> LpgFtw:
+    small: dict[str, Any] = {
+        "value": {"hidden": [8], "batch_size": 4},
+        "columns": 2,
+        "hidden": hidden,
+        "step_size": 0.1,
+    }
     return LpgFtw(SPEC, LpgFtwSettings.model_validate(small | {"code_penalty": code_penalty}), BUDGET)
 
 
+agent = cache(made)
+
+
 def rows(seed: int, reward: float = 1.0) -> Transition:
-    """Twelve steps that terminate all the time."""
+    """Twelve steps that terminate all the time, in each of two lanes."""
     draw = np.random.default_rng(seed)
-    obs = draw.normal(size=(12, 3))
-    return Transition(obs, draw.uniform(-1, 1, (12, 2)), reward * draw.normal(size=12), obs, np.ones(12, dtype=bool))
+    obs, ends = draw.normal(size=(2, 12, 3)), np.ones((2, 12), dtype=bool)
+    return Transition(obs, draw.uniform(-1, 1, (2, 12, 2)), reward * draw.normal(size=(2, 12)), obs, ends, ~ends)
 
 
-def begun(learner: LpgFtw, state, task: int):
+def begun(learner: LpgFtw, state: State, task: int) -> State:
     return learner.begin_task([key.fold(task) for key in KEYS], state)
 
 
-def learned(learner: LpgFtw, state, seed: int):
-    keys = [key.fold(seed) for key in KEYS]
-    return learner.learn(keys, state, [rows(seed), rows(seed + 500)])[0]
+def learned(learner: LpgFtw, state: State, seed: int) -> State:
+    return learner.update([key.fold(seed) for key in KEYS], state, rows(seed))[0]
 
 
-def lived(learner: LpgFtw, tasks: int, iterations: int = BUDGET.iterations):
+def lived(learner: LpgFtw, tasks: int, iterations: int = BUDGET.iterations) -> State:
     """All but the last task to its end; of the last so many iterations."""
     state = learner.init(KEYS)
     for task in range(tasks):
@@ -52,6 +63,12 @@ def lived(learner: LpgFtw, tasks: int, iterations: int = BUDGET.iterations):
         for iteration in range(iterations if task == tasks - 1 else BUDGET.iterations):
             state = learned(learner, state, 10 * task + iteration)
     return state
+
+
+def theta_of(learner: LpgFtw, own: LpgFtwSnapshot, latest: LpgFtwSnapshot, score: Score) -> HostArray:
+    policy = learner.policy(own, latest, score, "")
+    assert isinstance(policy, MeanPolicy)
+    return policy.theta
 
 
 def test_the_dictionary_is_the_direct_least_squares_solution():
@@ -120,7 +137,7 @@ def test_the_policy_of_the_task_is_what_was_trained_though_the_dictionary_is_fou
     after = learned(agent(), before, 11)
     changed = (after.trained.dictionary @ after.trained.code[..., None])[..., 0]
     assert not np.allclose(changed, after.policy.theta, atol=1e-6)
-    np.testing.assert_array_equal(agent().keep([], after).theta, after.policy.theta)
+    np.testing.assert_array_equal(agent().snapshot(KEYS, after).theta, after.policy.theta)
 
 
 def test_a_task_starts_from_the_mean_of_the_codes_so_far():
@@ -138,8 +155,8 @@ def quiet(penalty: float):
     state = lived(learner, 2, 0)
     trained = state.trained._replace(dictionary=1000 * state.trained.dictionary)
     value = jax.tree.map(np.zeros_like, state.value)
-    state = state._replace(trained=trained, policy=jax.device_get(learner._composed(trained)), value=value)
-    after, _ = learner.learn(KEYS, state, [rows(0, reward=0.0), rows(1, reward=0.0)])
+    state = state._replace(trained=trained, policy=jax.device_get(learner._compose(trained)), value=value)
+    after, _ = learner.update(KEYS, state, rows(0, reward=0.0))
     return state.trained.code, after.trained.code
 
 
@@ -157,14 +174,13 @@ def test_what_helps_outweighs_the_penalty():
     dictionary = np.zeros_like(state.trained.dictionary)
     dictionary[:, 6, 0], dictionary[:, 7, 1] = 1.0, 1.0  # the two biases
     trained = state.trained._replace(dictionary=dictionary, code=np.full((2, 2), 0.5, np.float32))
-    composed = jax.device_get(learner._composed(trained))
+    composed = jax.device_get(learner._compose(trained))
     noise = draw.normal(size=(2, 12, 2)).astype(np.float32)
     noise[..., 1] = np.sign(draw.normal(size=(2, 12)))  # mean score of the second is 0 given the first
     state = state._replace(trained=trained, policy=composed, noise=noise)
     state = state._replace(value=jax.tree.map(np.zeros_like, state.value))
     noise[:, 6:, 0], noise[:, 6:, 1] = noise[:, :6, 0], -noise[:, :6, 1]
-    made = [rows(lane)._replace(reward=noise[lane, :, 0]) for lane in (0, 1)]
-    after, _ = learner.learn(KEYS, state, made)
+    after, _ = learner.update(KEYS, state, rows(0)._replace(reward=noise[..., 0]))
     assert (after.trained.code[:, 0] > 0.5).all()
     assert (after.trained.code[:, 1] < 0.5).all()
 
@@ -172,14 +188,14 @@ def test_what_helps_outweighs_the_penalty():
 @pytest.mark.parametrize("hidden", [(), (4,)])
 def test_going_back_is_with_the_dictionary_as_it_is_now_and_the_tasks_own_code(hidden: tuple[int, ...]):
     learner = agent(hidden)
-    own, latest = (learner.keep([], lived(learner, tasks)) for tasks in (2, 4))
-    back = learner.player(own, latest, "back", "confidence").theta
+    own, latest = (learner.snapshot(KEYS, lived(learner, tasks)) for tasks in (2, 4))
+    back = theta_of(learner, own, latest, "back")
     for lane in (0, 1):
         by_hand = latest.dictionary[lane] @ own.code[lane]
         np.testing.assert_allclose(back[lane, : learner.shared], by_hand, rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(back[:, learner.shared :], own.theta[:, learner.shared :])
     assert not np.allclose(back, own.theta)
-    np.testing.assert_array_equal(learner.player(own, latest, "train", "confidence").theta, own.theta)
+    np.testing.assert_array_equal(theta_of(learner, own, latest, "train"), own.theta)
 
 
 def test_with_hidden_layers_each_task_has_an_output_layer_of_its_own():
@@ -198,34 +214,30 @@ def test_the_curvature_is_that_of_a_linear_policy_in_closed_form():
     """F = mean of x x' kron diag(1 / variance), x = (s, 1), in the order of theta."""
     draw = np.random.default_rng(2)
     obs, noise = draw.normal(size=(1, 50, 3)).astype(np.float32), draw.normal(size=(1, 50, 2)).astype(np.float32)
-    policy = Policy(draw.normal(size=(1, 8)).astype(np.float32), np.array([[0.2, -0.4]], np.float32))
+    policy = PolicyParams(draw.normal(size=(1, 8)).astype(np.float32), np.array([[0.2, -0.4]], np.float32))
     batch = Batch(obs, noise, draw.normal(size=(1, 50)).astype(np.float32))
-    _, fisher = agent()._curve(policy, policy, batch)
+    _, fisher = agent()._curvature(policy, policy, batch)
     x = np.concatenate([obs[0], np.ones((50, 1))], axis=1)
     np.testing.assert_allclose(fisher[0], np.kron(x.T @ x / 50, np.diag(np.exp([-0.4, 0.8]))), rtol=1e-3, atol=1e-5)
 
 
-def test_programs_compile_once_per_run():
-    learner = agent((4,))
+def test_every_program_is_traced_once_in_a_run():
+    learner = made((4,))
     lived(learner, 4)
-    for program in (learner._update, learner._curve, learner._composed, learner._fresh):
-        # JAX may have let go of it, under load seen once (0); more than one would be a shape that changes
-        assert program._cache_size() <= 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert [p.traces for p in (learner._update, learner._curvature, learner._compose, learner._init_params)] == [1] * 4
 
 
-def test_a_run_stopped_after_every_iteration_leaves_the_records_of_an_unbroken_one_bit_for_bit(tmp_path: Path):
+def test_an_agent_made_anew_goes_on_from_the_state_bit_for_bit():
     """The noise of the iteration to come, the memory of earlier tasks and the value network are all in the state."""
-    small = {"value": {"hidden": [8], "rows": 10}, "hidden": [4], "columns": 2}
-    config = resolve("pendulum-gravity", "lpg-ftw", "quick", {"tasks": 2, "iterations": 2, "steps": 20, "agent": small})
-    folder = RunFolder.create(tmp_path / "whole", config, "test")
-    assert lifelong(config, folder, Quiet(), lambda: "").finished
-    folder.close()
-    folder, sessions = RunFolder.create(tmp_path / "broken", config, "test"), 1
-    while not lifelong(config, folder, Quiet(), lambda: "enough").finished:
-        folder.close()
-        folder, config = RunFolder.reopen(tmp_path / "broken", "test")
-        sessions += 1
-    folder.close()
-    assert sessions == 4
-    whole, broken = ((tmp_path / name / "records.jsonl").read_text() for name in ("whole", "broken"))
-    assert re.sub(r', "wall": [^}]*', "", broken) == re.sub(r', "wall": [^}]*', "", whole)
+    whole = broken = begun(agent((4,)), agent((4,)).init(KEYS), 0)
+    for number in range(2 * BUDGET.iterations):
+        if number == BUDGET.iterations:
+            whole, broken = begun(agent((4,)), whole, 1), begun(made((4,)), broken, 1)
+        other = made((4,))
+        obs, first = np.ones((2, 3)), np.zeros(2, dtype=bool)
+        whole, actions = agent((4,)).act(KEYS, whole, obs, first)
+        broken, again = other.act(KEYS, broken, obs, first)
+        np.testing.assert_array_equal(actions, again)
+        whole, broken = learned(agent((4,)), whole, number), learned(other, broken, number)
+    for (name, one), (_, same) in zip(tree.leaves(whole), tree.leaves(broken), strict=True):
+        np.testing.assert_array_equal(one, same, err_msg=name)

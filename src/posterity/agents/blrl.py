@@ -79,8 +79,8 @@ class BlrlState(NamedTuple):
     task: Any  # the belief's task posterior
     visits: IntArray  # [S, A] N, of this task
     policy: FloatArray  # [S, A] greedy in the merged MDP, even over ties
-    resample: BoolArray  # [] whether models are sampled before the next action
-    resamplings: IntArray  # [] times models were sampled in this task
+    resample: BoolArray | np.bool_  # [] whether models are sampled before the next action
+    resamplings: IntArray | np.int64  # [] times models were sampled in this task
 
 
 class BlrlSnapshot(NamedTuple):
@@ -143,7 +143,7 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
     def update(self, keys: Keys, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
         """Nothing left to learn between iterations: every step was learned from when it happened."""
         known = (state.visits >= self.settings.known).sum(axis=(1, 2))
-        return state, {"known_pairs": known, "resamplings": state.resamplings}
+        return state, {"known_pairs": known, "resamplings": np.asarray(state.resamplings)}
 
     def snapshot(self, keys: Keys, state: BlrlState) -> BlrlSnapshot:
         """The policy that the next step would follow."""
@@ -198,4 +198,4 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
 
 
 def _draw(generator: np.random.Generator, chances: FloatArray) -> np.int64:
-    return generator.choice(len(chances), p=chances)
+    return np.int64(generator.choice(len(chances), p=chances))

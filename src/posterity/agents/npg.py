@@ -16,7 +16,7 @@ from posterity.models.policy import PolicyParams
 from posterity.settings import setting
 from posterity.types import Array, Budget, Spec
 
-Nothing = tuple[()]  # is remembered
+Nothing = tuple[()]  # the memory of a method that remembers no task
 State = GradientState[PolicyParams, Nothing]
 
 

@@ -36,7 +36,8 @@ class Rollouts:
         gamma: float,
         alpha: float,
     ) -> None:
-        self.planner, self.network, self.precision = planner, network, precision
+        self.planner, self.network = planner, network
+        self.precision: Precision = precision
         self.gamma = gamma  # of the critic
         self.alpha = alpha  # of the confidence
         box = spec.alive
@@ -81,9 +82,8 @@ class Rollouts:
 
     def _terminal_value(self, model: DynamicsModel) -> TerminalValue | None:
         """The critic of the model, if it has one."""
-        if model.critic is None:
-            return None
-        return lambda last: critic.value(model.critic, model.normaliser, last, self.gamma)
+        own = model.critic
+        return None if own is None else lambda last: critic.value(own, model.normaliser, last, self.gamma)
 
     def _plain(self, step: Step, model: DynamicsModel, obs: jax.Array) -> Returns:
         value = self._terminal_value(model)

@@ -174,7 +174,8 @@ class Training:
     def check(self, key: jax.Array, model: DynamicsModel, rows: Transition) -> dict[str, jax.Array]:
         """How well the acting model foretold this iteration, which it has not learned from yet."""
         networks = model.sample(key, self.settings.planner.particles)
-        held = model.calibration(networks, rows.obs, rows.action, rows.reward, rows.next_obs, self.settings.network)
+        obs, action, reward, next_obs = map(jnp.asarray, rows[:4])
+        held = model.calibration(networks, obs, action, reward, next_obs, self.settings.network)
         return {
             "model_rmse": held.rmse,
             "coverage_90": held.coverage_90,

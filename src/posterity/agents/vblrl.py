@@ -111,7 +111,9 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self._check = program(training.check)
         self._fit_critic = program(training.fit_critic)
         groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
-        self.fit = {group: program(partial(training.fit, group)) for group in groups}
+        self.fit: dict[tuple[Who, ...], lanes.Program] = {
+            group: program(partial(training.fit, group)) for group in groups
+        }
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
@@ -186,13 +188,14 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def _fit_due(self, keys: Keys, state: VblrlState) -> tuple[VblrlState, dict[str, Array]]:
         """The posteriors after fitting those that are due, and their losses."""
         transitions = (state.iteration + 1) * self.budget.steps_per_iteration
-        due = tuple(
+        due: tuple[Who, ...] = tuple(
             who for who in self.variant.fitted if who == "world" or transitions >= self.settings.task_min_transitions
         )
         learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
         facts: dict[str, Array] = {}
         # On a GPU both are fitted in one program, which takes little longer than one of them.
-        for group in [due] if jax.default_backend() == "gpu" and due else [(who,) for who in due]:
+        groups: list[tuple[Who, ...]] = [due] if jax.default_backend() == "gpu" else [(who,) for who in due]
+        for group in filter(None, groups):
             fitted = self.fit[group](keys, learned, state.prior, state.normaliser, state.replay, state.task_number)
             for who, (learning, loss) in zip(group, fitted, strict=True):
                 learned[who] = learning

@@ -49,7 +49,7 @@ def swing(changes: Mapping[str, Any], out: Path, command: str, console: Console)
         "\nA pendulum to swing up and hold; in each task another gravity, which nobody tells. Best is about -150."
     )
     [path] = compare("pendulum-gravity", ("vblrl",), changes, out, command, console)
-    from posterity.report.metrics import read_run
+    from posterity.experiment.records import read_run
 
     run = read_run(path)
     for task, returns in enumerate(run.returns.mean(axis=0), 1):

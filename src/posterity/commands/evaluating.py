@@ -37,8 +37,9 @@ def evaluate(args: Sequence[str]) -> int:
         console.print(f"{score}: {done} of {total} episodes")
 
     play(asked.folder, plan, tell)
-    from posterity.report.metrics import read_run
-    from posterity.report.scores import table
+    from posterity.experiment.records import read_run
+    from posterity.report.scores import sheet
 
-    Terminal().print(table([read_run(asked.folder)]))
+    if made := sheet([read_run(asked.folder)]):
+        Terminal().print(made.terminal())
     return 0

@@ -103,7 +103,7 @@ def read(path: Path, like: Mapping[str, object]) -> dict[str, HostArray]:
     try:
         with safe_open(path, framework="numpy") as file:
             kept = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in _slices(file)}
-            wanted = {name: (np.shape(leaf), _dtype(leaf)) for name, leaf in like.items()}
+            wanted = {name: (np.asarray(leaf).shape, _dtype(leaf)) for name, leaf in like.items()}
             if kept != wanted:
                 raise UserError(f"{path} holds the state of another method, size or version")
             return {name: file.get_tensor(name) for name in like}

@@ -94,7 +94,7 @@ def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) ->
     for score, entries in episodes.items():
         new = evaluator.play_all(score, entries, lambda done, total, score=score: tell(score, done, total))
         name = evaluation_name(score, evaluator.variant if score == "back" else "")
-        checkpoint.replace(out / name, encode_evaluation(new))
+        checkpoint.replace(out / f"{name}.jsonl", encode_evaluation(new))
         lines += new
     return lines
 

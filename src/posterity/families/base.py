@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from posterity.settings import NoSettings, Settings
-from posterity.types import FiniteSpec, FloatArray, HostArray, IntArray, Key, Spec, Task
+from posterity.types import FiniteSpec, FloatArray, HostArray, IntArray, Key, Task
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
@@ -31,7 +31,7 @@ class Family(ABC):
     # those of the default method (blrl or vblrl). The built-in families have presets instead.
     budget: ClassVar[Mapping[str, Any]] = {}
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
-    spec: FiniteSpec | Spec  # what every task has in common
+    spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = settings if settings is not None else self.settings_type()

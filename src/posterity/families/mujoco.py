@@ -24,7 +24,7 @@ from gymnasium.wrappers import TimeLimit
 from posterity.errors import UserError
 from posterity.families.base import Family, Prestep
 from posterity.settings import Settings, setting
-from posterity.types import FloatArray, Key, Spec, Task
+from posterity.types import FloatArray, HostArray, Key, Spec, Task
 
 
 class Body(NamedTuple):
@@ -247,7 +247,7 @@ class BatchedPhysics:
     def __exit__(self, *_: object) -> None:
         self.pool.close()
 
-    def __call__(self, lanes: Sequence[int], actions: Sequence[Any]) -> None:
+    def __call__(self, lanes: Sequence[int], actions: HostArray) -> None:
         """Hands to the environments of `lanes`: in groups, so that in each there are as many workers as lanes."""
         for env in self.envs:
             env.handed = None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.types import Transition
+from posterity.types import Array, Transition
 
 
 class Replay(NamedTuple):
@@ -47,9 +47,9 @@ def add(replay: Replay, task: jax.Array, rows: Transition) -> Replay:
     """The rows [B, ...] after those `task` has. There must be room: capacity is what a run will collect."""
     at = replay.filled[task]
 
-    def put(kept: jax.Array, new: jax.Array) -> jax.Array:
+    def put(kept: jax.Array, new: Array) -> jax.Array:
         start = (task, at, *(jnp.int32(0) for _ in kept.shape[2:]))
-        return jax.lax.dynamic_update_slice(kept, new[None].astype(kept.dtype), start)
+        return jax.lax.dynamic_update_slice(kept, jnp.asarray(new, kept.dtype)[None], start)
 
     return Replay(
         put(replay.obs, rows.obs),
