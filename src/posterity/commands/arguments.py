@@ -74,11 +74,7 @@ def parse(form: type[Form], args: Sequence[str], command: str) -> Form:
 
 
 def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
-<<<<<<< HEAD
     """A flag for every field of `kind` and of the settings nested in it. `values`: the defaults, if not its own."""
-=======
-    """A flag for every field of `kind`, nested settings included. `values` are the defaults, if not its own."""
->>>>>>> main
     given = {} if values is None else dict(values)
     for name, field in kind.model_fields.items():
         inner, here = field.annotation, (*place, field.alias or name)
@@ -256,16 +252,10 @@ def _word(flag: Flag) -> str:
 def _help(flag: Flag) -> str:
     """The help line, with the default in brackets where there is one to speak of."""
     line, default = flag.field.description or "", flag.default
-<<<<<<< HEAD
     if isinstance(default, bool):
         line += " [yes]" if default else " [no]"
     elif isinstance(default, tuple):
         line += f" [{' '.join(map(str, default)) or 'none'}]"
     elif default is not None and not flag.positional:
         line += f" [{default}]"
-=======
-    if default not in (None, "", ()) and not flag.positional:
-        value = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-        line += f" [{('yes' if default else 'no') if isinstance(default, bool) else value}]"
->>>>>>> main
     return line.replace("%", "%%")
