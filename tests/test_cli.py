@@ -58,7 +58,10 @@ def written(folder: Path) -> list[str]:
         ("run item-search --env.room 1", "--env.room: input should be greater than or equal to 2, not 1"),
         ("run random-mdp --env.levels nan 1", "--env.levels: input should be a finite number, not nan"),
         ("run item-search --concentration inf", "--concentration: input should be a finite number"),
-        ("run item-search --concentration -1e-5", "--concentration: input should be greater than or equal to 0.000001, not -1e-5"),
+        (
+            "run item-search --concentration -1e-5",
+            "--concentration: input should be greater than or equal to 0.000001, not -1e-5",
+        ),
         ("run item-search --preset quick --preset paper", "--preset is given 2 times"),
         ("run item-search --method vblrl", "'vblrl' runs on families with real observations and actions"),
         ("run pendulum-gravity --method boss", "'boss' runs on finite families"),
