@@ -6,6 +6,8 @@ In the folder of this file:
     posterity evaluate runs/pendulum-gravity-own_method-RandomSearch-001
     posterity report runs/pendulum-gravity-own_method-RandomSearch-001
 
+It shows what a method consists of, and is no good learner: a linear policy cannot swing a pendulum up.
+
 A state is a tree of arrays with a leading axis of L lanes, one for each seed. It is all there is: no lane and no task
 may leave anything in the agent itself, and whatever is random comes from the keys.
 """
