@@ -7,13 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from posterity.cli import COMMANDS, main
-from posterity.commands.arguments import terminal
-from posterity.commands.running import swing
+from posterity.commands.arguments import flags_of, parse, terminal
+from posterity.commands.demo import swing
+from posterity.experiment.config import config_type
+from posterity.settings import Settings, argument, setting
 
 
 @pytest.fixture
@@ -38,48 +40,76 @@ def written(folder: Path) -> list[str]:
         ),
         ("run item-search --method blr", "Unknown method 'blr'. Did you mean 'blrl'? Known: blrl, boss, "),
         ("run item-search --preset fast", "Unknown preset 'fast'. Known: best, paper, quick"),
-        ("run item-search --modells 3", "Unknown option '--modells'. Did you mean '--models'?"),
-        ("run item-search --models three", "--models"),
-        ("run item-search --models 0", "Setting 'models': input should be greater than or equal to 1, not 0"),
-        ("run item-search --tasks -3", "Setting 'tasks'"),
+        (
+            "run item-search --modells 3",
+            "Unknown option '--modells'. Did you mean '--models'? See: posterity run FAMILY",
+        ),
+        ("run pendulum-gravity --planner.horizn=3", "Did you mean '--planner.horizon'?"),
+        ("run pendulum-gravity --plan 3", "Unknown option '--plan'"),
+        ("run item-search --models three", "--models: input should be a valid integer"),
+        ("run item-search --models 0", "--models: input should be greater than or equal to 1, not 0"),
+        ("run item-search --models", "--models: expected one argument"),
+        ("run item-search --tasks -3", "--tasks: input should be greater than or equal to 1, not -3"),
         ("run item-search stray", "Unexpected argument 'stray'"),
         ("run item-search --time-limit soon", "'soon' is not a time"),
         ("run", "Which family?"),
-        ("run item-search --env.room 1", "Setting 'env.room': input should be greater than or equal to 2, not 1"),
-        ("run random-mdp --env.levels nan 1", "Setting 'env.levels.0': input should be a finite number, not nan"),
-        ("run item-search --concentration inf", "Setting 'concentration': input should be a finite number"),
+        ("run --seeds 2", "Which family?"),
+        ("run --env.world 1 random-mdp", "Write the family before '--env.world'"),
+        ("run item-search --env.room 1", "--env.room: input should be greater than or equal to 2, not 1"),
+        ("run random-mdp --env.levels nan 1", "--env.levels: input should be a finite number, not nan"),
+        ("run item-search --concentration inf", "--concentration: input should be a finite number"),
+        (
+            "run item-search --concentration -1e-5",
+            "--concentration: input should be greater than or equal to 0.000001, not -1e-5",
+        ),
         ("run item-search --preset quick --preset paper", "--preset is given 2 times"),
         ("run item-search --method vblrl", "'vblrl' runs on families with real observations and actions"),
         ("run pendulum-gravity --method boss", "'boss' runs on finite families"),
-        ("run pendulum-gravity --method vblrl --probe", "--probe needs a finite family"),
+        ("run pendulum-gravity --method vblrl --measure-truth", "needs a finite family"),
         ("run pendulum-gravity --planner.elites 200", "200 elites cannot be chosen from 100 candidates"),
-        ("run pendulum-gravity --planner.output best", "--planner.output"),
+        (
+            "run pendulum-gravity --planner.output best",
+            "--planner.output: input should be 'sample' or 'mean', not best",
+        ),
+        ("run pendulum-gravity --no-planner.horizon", "Unknown option '--no-planner.horizon'"),
         ("run pendulum-gravity --env.low 3", "low is 3, above high, 1.5"),
-        ("run posterity.families.base:Family", "is not a posterity.families.base.Family"),
-        ("demo --tasks 0", "Setting 'tasks'"),
-        ("demo --pendulums -1", "pendulums is -1"),
-        ("evaluate nowhere", "nowhere holds no run"),
-        ("evaluate nowhere --scores strat", "Unknown score 'strat'. Did you mean 'start'?"),
-        ("evaluate nowhere --backward world", "Unknown strategy 'world'. Did you mean 'world-only'?"),
         ("run pendulum-gravity --network.hidden 0", "1 unit or more"),
         ("run pendulum-gravity --network.log-variance-low 3", "log_variance_low is 3"),
-        ("bench run --lanes 0", "lanes and iterations are 1 or more"),
-        ("families --show item-search --seed -1", "seed -1"),
-        ("run nowhere.to_be:Found", "Cannot load family 'nowhere.to_be:Found'"),
-        ("run json:JSONDecoder", "is not a posterity.families.base.Family"),
-        ("resume", "folder"),
+        (
+            "run posterity.families.base:Family",
+            "Family 'posterity.families.base:Family' is not whole: it lacks make, tasks",
+        ),
+        ("run nowhere.to_be:Found", "Family 'nowhere.to_be:Found' cannot be loaded: ModuleNotFoundError"),
+        ("run json:JSONDecoder", "is not a subclass of posterity.families.base.Family"),
+        ("run pendulum-gravity --method nowhere:Found", "Method 'nowhere:Found' cannot be loaded: ModuleNotFoundError"),
+        ("run pendulum-gravity --method json:dump", "is not a subclass of posterity.agents.base.Agent"),
+        ("run pendulum-gravity --method posterity.agents.base:Agent", "is not whole: it lacks act, begin_task, init"),
+        ("demo --tasks 0", "--tasks"),
+        ("demo --pendulums -1", "--pendulums: input should be greater than or equal to 0, not -1"),
+        ("evaluate nowhere", "nowhere holds no run"),
+        ("evaluate nowhere --episodes 0", "--episodes: input should be greater than or equal to 1, not 0"),
+        (
+            "evaluate nowhere --scores strat",
+            "--scores: input should be 'zero-shot', 'start', 'train' or 'back', not strat",
+        ),
+        ("evaluate nowhere --every 3", "Unknown option '--every'. Did you mean '--back-every'?"),
+        ("bench run --lanes 0", "--lanes: input should be greater than or equal to 1, not 0"),
+        ("bench env --family hoper-gravity", "Unknown family 'hoper-gravity'. Did you mean 'hopper-gravity'?"),
+        ("families --show item-search --seed -1", "--seed: input should be greater than or equal to 0, not -1"),
+        ("resume", "FOLDER is needed"),
         ("resume nowhere", "nowhere holds no run"),
         ("report nowhere", "nowhere holds no run"),
         ("report", "Which run?"),
         ("report nowhere --tasks 9-3", "'9-3' is not a range of tasks"),
         ("families --show item-serch", "Unknown family 'item-serch'"),
+        ("presets hoper-gravity", "Unknown family 'hoper-gravity'. Did you mean 'hopper-gravity'?"),
         ("theory complexity --radius -1", "radius is -1"),
         ("theory radius --prior 1 1 1 --truth 0.5 0.3 0.2 --samples 0", "samples is 0"),
         ("bench plan", "Unknown subject 'plan'. Did you mean 'planner'?"),
-        ("bench planner --family item-search", "There is no network to bench for 'blrl'"),
+        ("bench planner --family item-search", "There is no dynamics model to bench for 'blrl'"),
         ("theory cone", "Unknown question 'cone'. Did you mean 'coin'?"),
         ("theory radius --prior 1 1 --truth 0.5 0.6", "sum to 1"),
-        ("theory radius --prior 1 1", "--truth"),
+        ("theory radius --prior 1 1", "--truth is needed"),
         ("theory complexity --radius 0.1 --states 3", "needs both --states and --actions"),
         ("theory complexity --radius 0.1 --states 3 --actions 2 --gamma 1", "gamma"),
     ],
@@ -144,11 +174,12 @@ def test_the_demo_ends_with_a_table_a_figure_and_the_path_to_them(here: Path, ca
 
 def test_the_pendulums_of_the_demo_tell_how_each_began(here: Path, capfd):
     agent = {
-        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
-        "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
+        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
         "network": {"hidden": [8, 8]},
     }
-    swing({"tasks": 2, "iterations": 2, "steps": 10, "agent": agent}, here / "demo", "test", terminal())
+    changes = {"tasks": 2, "iterations": 2, "steps_per_iteration": 10, "agent": agent}
+    swing(changes, here / "demo", "test", terminal())
     out = capfd.readouterr().out
     assert "pendulum 1: first episode" in out
     assert "pendulum 2: first episode" in out
@@ -189,11 +220,12 @@ def test_lists_are_readable_by_people_and_machines(here: Path, capfd):
 
 def setting_of(config: Any, flag: str) -> Any:
     """What a configuration has under a flag."""
-    *inside, name = flag.removeprefix("--").replace("-", "_").split(".")
-    for part in inside:
-        config = getattr(config if hasattr(config, part) else config.agent, part)
-    name = name.removeprefix("no_")
-    return getattr(config if hasattr(config, name) else config.agent, name)
+    path = flag.removeprefix("--").removeprefix("no-").replace("-", "_").split(".")
+    table = config.model_dump()
+    table = table if path[0] in table else table["agent"]
+    for name in path:
+        table = table[name]
+    return table
 
 
 @pytest.mark.parametrize("family", ["item-search", "pendulum-gravity", "box-jump", "cheetah-gravity", "hopper-gravity"])
@@ -207,7 +239,8 @@ def test_what_a_preset_is_said_to_set_are_flags_that_set_it(family: str, here: P
     for part in parts:
         head, *flags = part.splitlines()
         preset, method = head.split(":")[0].split(", ")
-        budget = [f"--{name}={number}" for number, name in re.findall(r"(\d+) (\w+)", head.split(":")[1])]
+        sizes = [size.split(" ", 1) for size in head.split(": ")[1].split(", ")]
+        budget = [f"--{name.replace(' ', '-')}={number}" for number, name in sizes]
         command = ["run", family, "--method", method, "--preset"]
         assert main([*command, preset]) == 0
         words = [word for flag in flags for word in flag.split()]
@@ -216,11 +249,6 @@ def test_what_a_preset_is_said_to_set_are_flags_that_set_it(family: str, here: P
         for flag in [flag.split()[0] for flag in flags] + [each.split("=")[0] for each in budget]:
             assert setting_of(typed, flag) == setting_of(meant, flag), flag
     assert len(parts) >= 3
-
-
-def test_presets_of_a_family_that_is_not_there_are_refused(here: Path, capfd):
-    assert main(["presets", "hoper-gravity"]) == 2
-    assert "hopper-gravity" in capfd.readouterr().err
 
 
 def test_a_house_can_be_looked_at(here: Path, capfd):
@@ -257,18 +285,90 @@ def test_every_command_explains_itself(here: Path, capfd, command: str):
     assert written(here) == []
 
 
-def test_every_setting_of_a_run_has_a_flag_and_a_help_line(here: Path, capfd):
-    from posterity.experiment.config import resolve
+def help_of(capfd, args: str) -> str:
+    with pytest.raises(SystemExit) as left:
+        main([*args.split(), "--help"])
+    assert left.value.code == 0
+    return capfd.readouterr().out
 
+
+@pytest.mark.parametrize(("family", "method"), [("random-mdp", "blrl"), ("pendulum-gravity", "vblrl")])
+def test_every_setting_of_a_run_has_a_flag_and_a_help_line(here: Path, capfd, family: str, method: str):
+    out = " ".join(help_of(capfd, f"run {family}").split())
+    for flag in flags_of(config_type(family, method)):
+        assert flag.positional or f" --{flag.name}" in out, flag.name
+        assert flag.field.description, flag.name
+        assert " ".join((flag.field.description or "").split()) in out, flag.name
+
+
+def test_the_help_of_a_run_shows_the_family_then_what_people_change_first_then_the_rest_by_group(
+    here: Path, capfd, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = help_of(capfd, "run pendulum-gravity")
+    assert out.startswith("usage: posterity run FAMILY [options]\n")
+    titles = re.findall(r"^(\w[\w -]*):$", out, flags=re.MULTILINE)
+    parts = ["planner", "learner", "network", "value", "backward"]
+    assert titles[:4] == ["arguments", "what people change first", "run", "method vblrl"]
+    assert sorted(titles[4:-1]) == sorted(parts)
+    assert titles[-1] == "environment"
+    first = out.partition("what people change first:")[2].partition("\nrun:")[0]
+    assert re.findall(r"^  (--[\w.-]+)", first, flags=re.MULTILINE) == [
+        *("--method", "--preset", "--tasks", "--iterations", "--steps-per-iteration"),
+        *("--seeds", "--seed", "--out", "--time-limit", "--planner.horizon"),
+    ]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_defaults_in_the_help_are_those_of_the_preset(here: Path, capfd):
+    quick, paper = help_of(capfd, "run item-search"), help_of(capfd, "run random-mdp --preset paper")
+    assert re.search(r"--tasks INT .*\[300\]", quick)
+    assert re.search(r"--tasks INT .*\[100\]", paper)
+    assert re.search(r"--no-measure-truth\s.*\[yes\]", " ".join(paper.split()))
+
+
+def test_help_without_a_family_says_how_to_get_more(here: Path, capfd):
+    assert main(["run", "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "posterity run FAMILY [--method METHOD] [--preset PRESET] --help" in " ".join(out.split())
+    assert "--time-limit" in out
+    assert "--planner" not in out
+
+
+@pytest.mark.parametrize("args", ["--help", "families", "methods", "presets", "presets hopper-gravity", "run --help"])
+def test_what_there_is_can_be_asked_without_jax(here: Path, args: str):
+    code = f"import sys; from posterity.cli import main; main({args.split()!r}); assert 'jax' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class Form(Settings):
+    """A form."""
+
+    folders: tuple[Path, ...] = argument((), "Folders.")
+    size: int | None = setting(None, "Size.")
+    levels: tuple[float, ...] = setting((1.0,), "Levels, 100 % of them.")
+    fast: bool = setting(True, "Fast.")
+    kind: Literal["one", "two"] = setting("one", "Kind.")
+
+
+def test_arguments_become_settings():
+    given = parse(Form, ["a", "--size", "3", "b", "--levels", "-1e-5", "2", ".5", "--no-fast", "--kind=two"], "test")
+    assert given == Form(folders=(Path("a"), Path("b")), size=3, levels=(-1e-5, 2.0, 0.5), fast=False, kind="two")
+    assert parse(Form, [], "test") == Form()
+    assert parse(Form, ["--levels"], "test") == Form(levels=())
+    assert parse(Form, ["--fast"], "test").fast
+
+
+def test_help_names_the_words_the_kinds_and_the_defaults(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
-        main(["run", "random-mdp", "--help"])
-    out = " ".join(capfd.readouterr().out.split())
-    config = resolve("random-mdp", "blrl", "quick")
-    for model, prefix in ((config, ""), (config.agent, ""), (config.env, "env.")):
-        for name, field in type(model).model_fields.items():
-            if name not in ("agent", "env", "family"):
-                assert f"--{prefix}{name.replace('_', '-')}" in out, name
-                assert field.description, name
+        parse(Form, ["--help"], "test")
+    out = capfd.readouterr().out
+    assert out.startswith("usage: posterity test FOLDERS [FOLDERS ...] [options]\n\nA form.\n")
+    assert "--kind one|two" in out
+    assert "--fast, --no-fast" in out
+    assert "Levels, 100 % of them. [1.0]" in out
 
 
 @pytest.mark.parametrize("args", ["families", "run item-search --tasks 1 --iterations 1 --out run"])
@@ -279,10 +379,7 @@ def test_a_reader_that_leaves_is_no_error(here: Path, args: str):
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(
-    "order",
-    ["--env.world 1 random-mdp", "--probe random-mdp", "--method boss random-mdp", "--seeds=1 random-mdp --no-probe"],
-)
-def test_the_family_may_stand_anywhere(here: Path, order: str):
+@pytest.mark.parametrize("order", ["--measure-truth random-mdp", "--method boss random-mdp", "--seeds=1 random-mdp"])
+def test_flags_that_every_run_has_may_stand_before_the_family(here: Path, order: str):
     assert main(["run", *order.split(), "--tasks", "1", "--iterations", "1", "--out", "run"]) == 0
     assert 'family = "random-mdp"' in (here / "run" / "config.toml").read_text()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from abc import ABC
 from pathlib import Path
 from typing import TypeVar
 
 from posterity.errors import UserError
 
-Base = TypeVar("Base")
+Base = TypeVar("Base", bound=ABC)
 
 
 def load_class(what: str, path: str, base: type[Base]) -> type[Base]:

@@ -1,23 +1,26 @@
+from pathlib import Path
+
 import pytest
 
-from posterity.agents import METHODS
+from posterity.agents import METHODS, method
+from posterity.commands.arguments import flags_of
 from posterity.errors import UserError
 from posterity.experiment.config import PRESETS, from_toml, preset_table, resolve, to_toml
 from posterity.families import FAMILIES, family_type
 
 CASES = [
-    (family, method, preset)
+    (family, name, preset)
     for family in FAMILIES
-    for method in METHODS
+    for name in METHODS
     for preset in preset_table(family)
-    if METHODS[method].finite == family_type(family).finite
+    if METHODS[name].finite == family_type(family).finite
 ]
 
 
-@pytest.mark.parametrize(("family", "method", "preset"), CASES)
-def test_every_preset_of_every_family_and_method_resolves_and_survives_toml(family: str, method: str, preset: str):
-    config = resolve(family, method, preset)
-    assert (config.family, config.method, config.preset) == (family, method, preset)
+@pytest.mark.parametrize(("family", "name", "preset"), CASES)
+def test_every_preset_of_every_family_and_method_resolves_and_survives_toml(family: str, name: str, preset: str):
+    config = resolve(family, name, preset)
+    assert (config.family, config.method, config.preset) == (family, name, preset)
     assert from_toml(to_toml(config), "here") == config
 
 
@@ -30,7 +33,7 @@ def test_a_preset_built_on_another_is_that_one_with_its_changes():
     """The paper's ablations on Reach: each one name, each one change."""
     best = resolve("reach", "vblrl", "best").model_dump()
     for name, place, value in (
-        ("deterministic", ("task_noise",), 0.0),
+        ("deterministic", ("bayesian",), "world"),
         ("particles-1", ("planner", "particles"), 1),
         ("particles-50", ("planner", "particles"), 50),
     ):
@@ -61,9 +64,41 @@ def test_changes_win_over_the_preset_also_inside_tables():
     assert config.model_dump()["agent"]["known"] == 30
 
 
+def test_families_of_one_body_share_a_base_and_keep_their_own():
+    for preset in PRESETS:
+        gravity, bodyparts = (
+            resolve(f"hopper-{kind}", "ewc", preset).model_dump() for kind in ("gravity", "bodyparts")
+        )
+        assert (gravity["agent"].pop("penalty"), bodyparts["agent"].pop("penalty")) == (1e-7, 1e-4)
+        assert {**gravity, "family": ""} == {**bodyparts, "family": ""}
+
+
+def test_vblrl_has_at_most_35_settings():
+    leaves = [flag.name for flag in flags_of(method("vblrl").settings_type())]
+    assert len(leaves) == len(set(leaves)) <= 35
+
+
+def test_a_method_of_ones_own_has_its_defaults_and_the_budget_of_the_preset(monkeypatch):
+    """A preset's `agent` is the default method's: no other kind of method is given it."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    config = resolve("pendulum-gravity", "own_method:RandomSearch", "quick")
+    assert config.model_dump()["agent"] == {"change": 0.3}
+    assert (config.tasks, config.iterations, config.steps_per_iteration) == (4, 8, 200)
+    assert from_toml(to_toml(config), "here") == config
+
+
+def test_a_family_of_ones_own_starts_from_its_budget_also_of_the_agent(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    config = resolve("gymnasium_family:WeakMotor", None, "quick", {"agent": {"planner": {"horizon": 7}}})
+    assert (config.method, config.tasks, config.steps_per_iteration) == ("vblrl", 4, 200)
+    planner = config.model_dump()["agent"]["planner"]
+    assert (planner["candidates"], planner["horizon"]) == (100, 7)
+    assert "planner" not in resolve("gymnasium_family:WeakMotor", "npg", "quick").model_dump()["agent"]
+
+
 def test_item_search_is_the_papers_budget():
     config = resolve("item-search", "blrl", "paper")
-    assert (config.tasks, config.iterations, config.steps) == (300, 10, 21)
+    assert (config.tasks, config.iterations, config.steps_per_iteration) == (300, 10, 21)
     agent = config.model_dump()["agent"]
     assert (agent["models"], agent["gamma"], agent["tolerance"]) == (5, 0.95, 0.01)
 
@@ -71,8 +106,9 @@ def test_item_search_is_the_papers_budget():
 def test_policy_gradients_take_twice_the_samples_and_the_published_constants():
     """A preset's `agent` is VBLRL's; another kind of method has its own table."""
     for family in ("cheetah-gravity", "hopper-bodyparts", "walker-bodyparts"):
-        steps = resolve(family, "vblrl", "paper").steps
-        assert all(resolve(family, method, "paper").steps == 2 * steps for method in ("npg", "ewc", "lpg-ftw"))
+        steps = resolve(family, "vblrl", "paper").steps_per_iteration
+        for name in ("npg", "ewc", "lpg-ftw"):
+            assert resolve(family, name, "paper").steps_per_iteration == 2 * steps
     agent = resolve("walker-bodyparts", "lpg-ftw", "paper").model_dump()["agent"]
     assert (agent["columns"], agent["step_size"], agent["bootstrap"]) == (10, 0.1, False)
     assert resolve("hopper-bodyparts", "ewc", "paper").model_dump()["agent"]["penalty"] == 1e-4
@@ -107,3 +143,11 @@ def test_settings_cannot_be_changed_afterwards():
     config = resolve("item-search", "blrl", "quick")
     with pytest.raises(ValueError, match="frozen"):
         config.tasks = 5
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_table_of_methods_says_what_their_classes_say(name: str):
+    """`finite` stands in the table so that it is known before JAX is loaded."""
+    kind = method(name).agent_type()
+    assert kind.finite == METHODS[name].finite
+    assert kind.settings_type is method(name).settings_type()

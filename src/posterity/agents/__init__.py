@@ -25,11 +25,15 @@ class Method(NamedTuple):
 
     def build(self, spec: Spec | FiniteSpec, settings: Settings, budget: Budget) -> Agent[object, object]:
         """An agent. Of what was found by its name no more is known than the contract."""
-        return cast(Any, _agent_type(self.agent))(spec, settings, budget, **self.fixed)
+        return cast(Any, self.agent_type())(spec, settings, budget, **self.fixed)
+
+    def agent_type(self) -> type[Agent[Any, Any]]:
+        """The class of its agents."""
+        return load_class(f"Method '{self.agent}'", self.agent, Agent)
 
     def settings_type(self) -> type[Settings]:
         """The class of its settings."""
-        return _agent_type(self.agent).settings_type
+        return self.agent_type().settings_type
 
 
 _VBLRL, _BLRL = "posterity.agents.vblrl:Vblrl", "posterity.agents.blrl:Blrl"
@@ -62,9 +66,5 @@ def method(name: str) -> Method:
         return METHODS[name]
     if ":" not in name:
         raise unknown("method", name, METHODS)
-    kind = _agent_type(name)
+    kind = Method("", name, {}, False).agent_type()
     return Method(kind.summary, name, {}, kind.finite)
-
-
-def _agent_type(path: str) -> type[Agent[Any, Any]]:
-    return load_class(f"Method '{path}'", path, Agent)

@@ -49,6 +49,11 @@ class Flag(NamedTuple):
         """Whether it is a plain word."""
         return isinstance(self.field.json_schema_extra, dict) and "positional" in self.field.json_schema_extra
 
+    @property
+    def boolean(self) -> bool:
+        """Whether it stands alone: `--name` or `--no-name`."""
+        return self.field.annotation is bool
+
 
 class Group(NamedTuple):
     """Flags under one title of the help."""
@@ -69,7 +74,7 @@ def parse(form: type[Form], args: Sequence[str], command: str) -> Form:
 
 
 def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
-    """A flag for every field of `kind`, nested settings included. `values` are the defaults, if not its own."""
+    """A flag for every field of `kind` and of the settings nested in it. `values`: the defaults, if not its own."""
     given = {} if values is None else dict(values)
     for name, field in kind.model_fields.items():
         inner, here = field.annotation, (*place, field.alias or name)
@@ -82,14 +87,16 @@ def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[
 def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str) -> dict[str, Any]:
     """The settings that `args` give, nested as in the settings, as words still."""
     flags = [flag for group in groups for flag in group.flags]
+    needed = [flag.name.upper() for flag in flags if flag.positional and flag.field.is_required()]
+    see = f"See: {' '.join(['posterity', command, *needed])} --help"
     if "-h" in args or "--help" in args:
-        print(_parser(groups, command, about, words=True).format_help().rstrip())
+        print(help_page(groups, command, about))
         raise SystemExit(0)
     parsed, left = _parser(groups, command, about, words=False).parse_known_args(list(args))
     stray = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
     if stray is not None:
         near = did_you_mean(stray, [f"--{flag.name}" for flag in flags if not flag.positional])
-        raise UserError(f"Unknown option '{stray}'.{near} See: posterity {command} --help")
+        raise UserError(f"Unknown option '{stray}'.{near} {see}")
     values: dict[str, Any] = {}
     for place, value in vars(parsed).items():
         *tables, name = place.split("/")
@@ -102,8 +109,13 @@ def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str)
             values[flag.place[0]] = left.copy() if _is_tuple(flag) else left[0]
             left = [] if _is_tuple(flag) else left[1:]
     if left:
-        raise UserError(f"Unexpected argument '{left[0]}'. See: posterity {command} --help")
+        raise UserError(f"Unexpected argument '{left[0]}'. {see}")
     return values
+
+
+def help_page(groups: Sequence[Group], command: str, about: str) -> str:
+    """What `--help` prints."""
+    return _parser(groups, command, about, words=True).format_help().rstrip()
 
 
 def spelled(place: Place) -> str:
@@ -212,7 +224,7 @@ def _parser(groups: Sequence[Group], command: str, about: str, words: bool) -> _
 
 def _kind(flag: Flag) -> dict[str, Any]:
     """How many words a flag takes, and what they are called."""
-    if flag.field.annotation is bool:
+    if flag.boolean:
         return {"action": argparse.BooleanOptionalAction}
     if _is_tuple(flag):
         return {"nargs": "*", "metavar": _metavar(get_args(flag.field.annotation)[0])}
@@ -238,9 +250,12 @@ def _word(flag: Flag) -> str:
 
 
 def _help(flag: Flag) -> str:
-    """The help line, with the default where there is one to speak of."""
+    """The help line, with the default in brackets where there is one to speak of."""
     line, default = flag.field.description or "", flag.default
-    if default not in (None, "", ()) and not flag.positional:
-        value = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-        line += f" [{('yes' if default else 'no') if isinstance(default, bool) else value}]"
+    if isinstance(default, bool):
+        line += " [yes]" if default else " [no]"
+    elif isinstance(default, tuple):
+        line += f" [{' '.join(map(str, default)) or 'none'}]"
+    elif default is not None and not flag.positional:
+        line += f" [{default}]"
     return line.replace("%", "%%")

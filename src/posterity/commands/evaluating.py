@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from posterity.agents.base import SCORES, Score
 from posterity.commands.arguments import Terminal, parse, terminal
@@ -17,7 +16,7 @@ class EvaluateArgs(Settings):
     """Plays the tasks of a run with what was learned at four moments, without learning."""
 
     folder: Path = argument(..., "The folder of the run.")
-    scores: tuple[str, ...] = setting(SCORES, "The scores to measure: zero-shot, start, train, back.")
+    scores: tuple[Score, ...] = setting(SCORES, "The scores to measure: zero-shot, start, train, back.")
     back_variant: str = setting(
         "auto",
         "How VBLRL plays Back: by the more confident of the world's and the task's prediction (confidence), both "
@@ -31,8 +30,7 @@ class EvaluateArgs(Settings):
 def evaluate(args: Sequence[str]) -> int:
     """Plays, writes evaluation/ into the run's folder and shows the table."""
     asked = parse(EvaluateArgs, args, "evaluate")
-    scores: Any = asked.scores
-    plan = Plan(scores, asked.back_variant, asked.episodes, asked.back_every, asked.lanes)
+    plan = Plan(asked.scores, asked.back_variant, asked.episodes, asked.back_every, asked.lanes)
     console = terminal()
 
     def tell(score: Score, done: int, total: int) -> None:

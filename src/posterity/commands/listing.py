@@ -149,7 +149,7 @@ def _flags(table: dict[str, Any], before: str = "") -> list[str]:
         elif isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            flags.append(f"--{flag} {' '.join(map(str, value)) if isinstance(value, list) else value}")
+            flags.append(f"--{flag} {' '.join(map(str, value)) if isinstance(value, list | tuple) else value}")
     return flags
 
 

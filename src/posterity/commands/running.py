@@ -11,114 +11,32 @@ from typing import Any
 
 from rich.console import Console
 
-from posterity.commands.arguments import Flag, Group, flags_of, option, parse, read, seconds, shown, terminal, typed
-from posterity.errors import UserError
+from posterity.commands.arguments import help_page, parse, read, seconds, shown, terminal, typed
+from posterity.commands.run_flags import GENERAL, RunArgs, family_first, general_groups, run_groups, starting_point
 from posterity.experiment.config import RunConfig, checked, merged, resolve
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import progress_for
 from posterity.experiment.run import Outcome, check, guarded, lifelong
 from posterity.settings import Settings, argument, setting
 
-START_HERE = "what people change first"
-FIRST = (
-    "method",
-    "preset",
-    "tasks",
-    "iterations",
-    "steps-per-iteration",
-    "seeds",
-    "seed",
-    "out",
-    "time-limit",
-    "planner.horizon",
-)
-
-
-class RunArgs(Settings):
-    """Where to and how long to run."""
-
-    out: Path | None = setting(None, "Folder of the run; if not given, the next free one in runs/.")
-    time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
-
 
 def run(args: Sequence[str]) -> int:
     """A new run. Family, method and preset are read first: they decide which settings there are, and their defaults."""
-    family, rest = _family(args)
-    if family is None:  # there is help to be had without one
-        return _general_help()
-    config = resolve(
-        family, option(args, "--method"), option(args, "--preset") or RunConfig.model_fields["preset"].default
+    words = family_first(args)
+    if not words:
+        print(help_page(general_groups(), "run", GENERAL))
+        return 0
+    config = starting_point(words)
+    groups = run_groups(config)
+    about = (
+        f"Learns a stream of tasks. In brackets: what {config.method} has on {config.family}, preset {config.preset}."
     )
-    groups = _groups(config)
-    values = read(groups, [family, *rest], "run", f"Learns a stream of tasks of {family} by {config.method}.")
+    values = read(groups, words, "run", about)
     asked = RunArgs.model_validate({name: values.pop(name) for name in RunArgs.model_fields if name in values})
     flags = [flag for group in groups for flag in group.flags]
     config = checked(type(config), merged(config.model_dump(), values), lambda place: shown(place, flags))
     console = terminal()
     return tell(start(config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
-
-
-def _family(args: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The family and the other arguments; no family, if only help is asked for.
-
-    Before the family only flags that every run has can be read: which others there are, it decides.
-    """
-    known = {f"--{flag.name}": flag.field.annotation is bool for flag in _common()}
-    index = 0
-    while index < len(args) and args[index].startswith("-"):
-        word, equals, _ = args[index].partition("=")
-        if word in ("-h", "--help"):
-            return None, []
-        if word not in known and word.replace("--no-", "--", 1) not in known:
-            raise UserError(f"The family comes before '{word}': posterity run FAMILY {word} ...")
-        index += 1 if equals or known.get(word, True) else 2
-    if index < len(args):
-        return args[index], [*args[:index], *args[index + 1 :]]
-    raise UserError("Which family? For example: posterity run item-search. All of them: posterity families")
-
-
-def _common() -> list[Flag]:
-    """The flags that every run has."""
-    return [*flags_of(RunConfig), *flags_of(RunArgs)]
-
-
-def _groups(config: RunConfig) -> list[Group]:
-    """The flags of a run: first those that people change first, then the others by what they are about."""
-    agent = type(config.agent)
-    parts = {name: field.annotation for name, field in agent.model_fields.items()}
-    about = {
-        "run": "",
-        f"method {config.method}": _about(agent),
-        **{name: _about(part) for name, part in parts.items()},
-    }
-    about["environment"] = _about(type(config.env))
-    groups: dict[str, list[Flag]] = {title: [] for title in (START_HERE, *about)}
-    for flag in [*flags_of(type(config), config), *flags_of(RunArgs)]:
-        if flag.name in FIRST or flag.positional:
-            title = START_HERE
-        elif flag.place[0] == "agent":
-            title = flag.place[1] if len(flag.place) > 2 else f"method {config.method}"
-        else:
-            title = "environment" if flag.place[0] == "env" else "run"
-        groups[title].append(flag)
-    groups[START_HERE].sort(key=lambda flag: FIRST.index(flag.name) if flag.name in FIRST else -1)
-    return [Group(title, about.get(title, ""), flags) for title, flags in groups.items() if flags]
-
-
-def _general_help() -> int:
-    """The help that can be had without a family."""
-    flags = [flag._replace(default=None) for flag in _common()]
-    some = [flag for flag in flags if flag.name in FIRST or flag.positional]
-    rest = [flag for flag in flags if flag not in some]
-    about = "Learns a stream of tasks. Which other settings there are depends on the family and the method; defaults "
-    about += "come from the preset. See them with: posterity run FAMILY [--method METHOD] [--preset PRESET] --help"
-    read([Group(START_HERE, "", some), Group("run", "", rest)], ["--help"], "run", about)
-    return 0
-
-
-def _about(kind: Any) -> str:
-    """What a class of settings is about, in the words of its docstring."""
-    return (kind.__doc__ or "").strip() if isinstance(kind, type) and issubclass(kind, Settings) else ""
 
 
 class ResumeArgs(Settings):

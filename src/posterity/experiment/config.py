@@ -31,7 +31,7 @@ Place = tuple[int | str, ...]  # of a setting: the names that lead to it
 class RunConfig(Settings):
     """One run. `agent` and `env` are of the classes that the method and the family name."""
 
-    family: str = argument("item-search", "The family of tasks to learn, or module:Class for one of your own.")
+    family: str = argument(..., "The family of tasks to learn, or module:Class for one of your own.")
     method: str = setting("blrl", "The learner, or module:Class for one of your own; `posterity methods` lists them.")
     preset: str = setting(
         "quick", "The settings to start from: quick (minutes), paper, best; `posterity presets` lists them."
