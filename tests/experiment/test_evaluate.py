@@ -13,8 +13,8 @@ import posterity
 from posterity.errors import UserError
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Plan, evaluate
-from posterity.experiment.progress import Quiet
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import Quiet
 from posterity.experiment.run import lifelong
 from posterity.families.mujoco import Bodies, HopperGravity
 from posterity.families.pendulum import PendulumGravity, PendulumSettings

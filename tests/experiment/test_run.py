@@ -15,8 +15,8 @@ import pytest
 import posterity
 from posterity.errors import UserError
 from posterity.experiment.config import resolve
-from posterity.experiment.progress import Quiet
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.progress import Quiet
 from posterity.experiment.run import lifelong
 from posterity.families.base import FiniteEnv
 

@@ -8,7 +8,17 @@ import pytest
 
 from posterity.errors import UserError
 from posterity.families import family_type, metaworld
-from posterity.families.metaworld import MIN_SCALE, MT10, ArmEnv, Mt10, Mt50, MtSettings, Reach, ReachSettings, ReachWall
+from posterity.families.metaworld import (
+    MIN_SCALE,
+    MT10,
+    ArmEnv,
+    Mt10,
+    Mt50,
+    MtSettings,
+    Reach,
+    ReachSettings,
+    ReachWall,
+)
 from posterity.types import Key
 
 pytest.importorskip("metaworld", reason="the extra is not installed: pip install 'posterity[metaworld]'")

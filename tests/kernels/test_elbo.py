@@ -7,9 +7,9 @@ import optax
 import pytest
 
 from posterity.kernels import common as kernels
+from posterity.kernels.elbo import BLOCK, Form
 from posterity.models import elbo, fitting, network, posterior
 from posterity.models.elbo import Batch, Fit, LearnerSettings
-from posterity.kernels.elbo import BLOCK, Form
 from posterity.models.mlp import NetworkSettings
 from posterity.models.posterior import Posterior
 

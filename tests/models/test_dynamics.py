@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from posterity.models import elbo, network, posterior, uncertainty
+from posterity.models.dynamics import Forecast, calibration, predict
 from posterity.models.elbo import Batch, LearnerSettings
 from posterity.models.mlp import NetworkSettings
-from posterity.models.dynamics import Forecast, calibration, predict
 
 LINEAR = NetworkSettings(hidden=())
 
