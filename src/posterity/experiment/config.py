@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import tomli_w
 from pydantic import ValidationError, create_model
@@ -24,6 +24,7 @@ from posterity.errors import UserError, unknown
 from posterity.families import FAMILIES, family_type
 from posterity.settings import Settings, argument, setting
 
+Table = Mapping[str, Any]  # of a TOML file
 PRESETS = ("quick", "paper", "best")  # every family has these; its file may have more
 Place = tuple[int | str, ...]  # of a setting: the names that lead to it
 
@@ -158,11 +159,12 @@ def from_toml(text: str, source: str) -> RunConfig:
     return checked(config, values)
 
 
-def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+def merged(*tables: Table) -> dict[str, Any]:
     """Later tables win, key by key, also inside tables."""
     result: dict[str, Any] = {}
     for table in tables:
         for key, value in table.items():
             below = result.get(key)
-            result[key] = merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+            both = isinstance(value, Mapping) and isinstance(below, Mapping)
+            result[key] = merged(cast(Table, below), cast(Table, value)) if both else value
     return result

@@ -18,7 +18,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -110,11 +110,10 @@ def encode(facts: Mapping[str, Any]) -> bytes:
 
 def rounded(value: Any, digits: int) -> Any:
     """A number, or every number of an array, to so many significant digits; anything else as it is."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [rounded(each, digits) for each in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+    plain = cast(Any, value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    if isinstance(plain, list | tuple):
+        return [rounded(each, digits) for each in cast(Sequence[Any], plain)]
+    return float(f"{plain:.{digits}g}") if isinstance(plain, float) else plain
 
 
 def evaluation_name(score: str, variant: str = "") -> str:
@@ -129,7 +128,7 @@ def encode_evaluation(lines: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _finite(value: Any) -> bool:
     if isinstance(value, list):
-        return all(map(_finite, value))
+        return all(map(_finite, cast(list[Any], value)))
     return not isinstance(value, float) or math.isfinite(value)
 
 
@@ -250,7 +249,7 @@ def _decoded(path: Path, number: int, line: bytes) -> Record:
         raise UserError(f"{path}, line {number}, is not a record: {error}") from error
     if not isinstance(record, dict):
         raise UserError(f"{path}, line {number}, is not a record")
-    return record
+    return cast(Record, record)
 
 
 def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Mapping[str, Any]], records: list[Record]) -> Run:
