@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 HostArray: TypeAlias = NDArray[Any]  # in the host's memory, of any kind of number
+Facts: TypeAlias = Mapping[str, Any]  # names and plain values, as in a JSON object or a TOML table
+Record: TypeAlias = dict[str, Any]  # the same, to be filled in
 Array: TypeAlias = "HostArray | jax.Array"
 
 
@@ -68,7 +70,7 @@ class Task:
 
     index: int
     name: str
-    factors: Mapping[str, Any]  # plain JSON values: what it takes to build the task again
+    factors: Facts  # plain JSON values: what it takes to build the task again
 
 
 class Budget(NamedTuple):

@@ -5,14 +5,13 @@ A method of one's own is named `module:Class`, where the class is a subclass of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from posterity.agents.base import Agent
 from posterity.errors import unknown
 from posterity.plugins import load_class
 from posterity.settings import Settings
-from posterity.types import Budget, FiniteSpec, Spec
+from posterity.types import Budget, Facts, FiniteSpec, Spec
 
 
 class Method(NamedTuple):
@@ -20,7 +19,7 @@ class Method(NamedTuple):
 
     summary: str
     agent: str  # module:Class, called with (spec, settings, budget, **fixed)
-    fixed: Mapping[str, Any]
+    fixed: Facts
     finite: bool  # learns finite MDPs, or else tasks with real observations and actions; known before the import
 
     def build(self, spec: Spec | FiniteSpec, settings: Settings, budget: Budget) -> Agent[object, object]:

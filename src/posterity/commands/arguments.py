@@ -26,6 +26,7 @@ from rich.console import Console
 from posterity.errors import UserError, did_you_mean
 from posterity.experiment.config import Place, invalid
 from posterity.settings import Settings
+from posterity.types import Record
 
 Form = TypeVar("Form", bound=Settings)
 METAVARS: dict[object, str] = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
@@ -84,7 +85,7 @@ def flags_of(kind: type[Settings], values: Settings | None = None, place: tuple[
             yield Flag(here, field, given.get(name, None if field.is_required() else field.default))
 
 
-def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str) -> dict[str, Any]:
+def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str) -> Record:
     """The settings that `args` give, nested as in the settings, as words still."""
     flags = [flag for group in groups for flag in group.flags]
     needed = [flag.name.upper() for flag in flags if flag.positional and flag.field.is_required()]
@@ -97,7 +98,7 @@ def read(groups: Sequence[Group], args: Sequence[str], command: str, about: str)
     if stray is not None:
         near = did_you_mean(stray, [f"--{flag.name}" for flag in flags if not flag.positional])
         raise UserError(f"Unknown option '{stray}'.{near} {see}")
-    values: dict[str, Any] = {}
+    values: Record = {}
     for place, value in vars(parsed).items():
         *tables, name = place.split("/")
         table = values
@@ -222,7 +223,7 @@ def _parser(groups: Sequence[Group], command: str, about: str, words: bool) -> _
     return parser
 
 
-def _kind(flag: Flag) -> dict[str, Any]:
+def _kind(flag: Flag) -> Record:
     """How many words a flag takes, and what they are called."""
     if flag.boolean:
         return {"action": argparse.BooleanOptionalAction}

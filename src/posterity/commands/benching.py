@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.folder import session
 from posterity.settings import Settings, setting
+from posterity.types import Record
 
 
 class BenchArgs(Settings):
@@ -46,7 +47,7 @@ def bench(args: Sequence[str]) -> int:
     if subject not in SUBJECTS:
         raise unknown("subject", subject, SUBJECTS)
     asked = parse(BenchArgs, args[1:], f"bench {subject}")
-    facts: list[dict[str, Any]] = []
+    facts: list[Record] = []
     for lanes in asked.lanes:
         facts += [_rounded(each) for each in _measure(subject, asked, lanes)]
     place = {"subject": subject, "family": asked.family, "preset": asked.preset}
@@ -60,11 +61,11 @@ def bench(args: Sequence[str]) -> int:
     return 0
 
 
-def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[dict[str, Any]]:
+def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
     if subject == "run":
         return measure.bench_run(resolve(asked.family, None, asked.preset, {"seeds": lanes}), asked.iterations)
     config = resolve(asked.family, None, asked.preset, {"tasks": 1, "iterations": 2, "seeds": lanes})
-    subjects: dict[str, Callable[[RunConfig], list[dict[str, Any]]]] = {
+    subjects: dict[str, Callable[[RunConfig], list[Record]]] = {
         "planner": measure.bench_planner,
         "fit": measure.bench_fit,
         "env": measure.bench_env,
@@ -72,5 +73,5 @@ def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[dict[str, Any]]
     return subjects[subject](config)
 
 
-def _rounded(facts: dict[str, Any]) -> dict[str, Any]:
+def _rounded(facts: Record) -> Record:
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -14,6 +13,7 @@ from posterity.commands.reporting import write_report
 from posterity.commands.running import compare, next_folder
 from posterity.experiment.config import resolve
 from posterity.settings import Settings, setting
+from posterity.types import Facts
 
 
 class DemoArgs(Settings):
@@ -43,7 +43,7 @@ def demo(args: Sequence[str]) -> int:
     return 0
 
 
-def swing(changes: Mapping[str, Any], out: Path, command: str, console: Console) -> None:
+def swing(changes: Facts, out: Path, command: str, console: Console) -> None:
     """VBLRL on pendulums under changing gravity, and how it began in each."""
     console.print(
         "\nA pendulum to swing up and hold; in each task another gravity, which nobody tells. Best is about -150."

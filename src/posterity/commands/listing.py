@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +15,7 @@ from posterity.experiment.config import RunConfig, default_method, preset_table,
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family
 from posterity.settings import Settings, argument, setting
-from posterity.types import FiniteSpec, Key
+from posterity.types import FiniteSpec, Key, Record
 
 BUDGET = ("tasks", "iterations", "steps_per_iteration")
 AMOUNT = " x ".join(BUDGET)
@@ -117,7 +116,7 @@ def presets(args: Sequence[str]) -> int:
     return 0
 
 
-def _presets(family: str) -> list[dict[str, Any]]:
+def _presets(family: str) -> list[Record]:
     """A line for every preset and method it has settings for."""
     facts = []
     for preset, table in preset_table(family).items():
@@ -128,9 +127,9 @@ def _presets(family: str) -> list[dict[str, Any]]:
     return facts
 
 
-def _overview(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _overview(facts: Sequence[Record]) -> list[Record]:
     """A line for every preset: its budget, and which methods have settings of their own in it."""
-    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    lines: dict[tuple[str, str], Record] = {}
     for fact in facts:
         budget = " x ".join(str(fact[part]) for part in BUDGET)
         place = (fact["family"], fact["preset"])
@@ -139,7 +138,7 @@ def _overview(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(lines.values())
 
 
-def _flags(table: dict[str, Any], before: str = "") -> list[str]:
+def _flags(table: Record, before: str = "") -> list[str]:
     """Nested settings as the flags that would set them."""
     flags: list[str] = []
     for name, value in table.items():
@@ -153,7 +152,7 @@ def _flags(table: dict[str, Any], before: str = "") -> list[str]:
     return flags
 
 
-def _show(facts: Sequence[dict[str, Any]], as_json: bool) -> None:
+def _show(facts: Sequence[Record], as_json: bool) -> None:
     if as_json:
         print(json.dumps(list(facts), indent=1))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import progress_for
 from posterity.experiment.run import Outcome, check, guarded, lifelong
 from posterity.settings import Settings, argument, setting
+from posterity.types import Facts
 
 
 def run(args: Sequence[str]) -> int:
@@ -62,7 +63,7 @@ def start(config: RunConfig, out: Path | None, limit: float | None, command: str
 
 
 def compare(
-    family: str, methods: Sequence[str], changes: Mapping[str, Any], out: Path, command: str, console: Console
+    family: str, methods: Sequence[str], changes: Facts, out: Path, command: str, console: Console
 ) -> list[Path]:
     """The same stream of tasks for several methods, each in a folder of its own below `out`."""
     configs = [resolve(family, name, "quick", changes) for name in methods]

@@ -32,7 +32,7 @@ from posterity.types import BoolArray, HostArray, Key, Transition
 REPEATS = 20
 PLANS = 16  # timed together
 PATIENCE = 10.0  # seconds after which nothing is repeated any more
-Facts = dict[str, str | int | float | list[int]]
+Measurement = dict[str, str | int | float | list[int]]
 Result = TypeVar("Result")
 
 
@@ -63,7 +63,7 @@ def _vblrl(config: RunConfig) -> Vblrl:
     return agent
 
 
-def bench_planner(config: RunConfig) -> list[Facts]:
+def bench_planner(config: RunConfig) -> list[Measurement]:
     """Milliseconds for one action of every lane: on the plain path, by the kernel where there is one, going back."""
     fused = [] if _vblrl(config).planner.rollouts.fallback_reason else [_plan("fused", Ready(config))]
     plain = _with_kernels(config, "off")
@@ -75,7 +75,7 @@ def _with_kernels(config: RunConfig, mode: str) -> RunConfig:
     return config.model_copy(update={"agent": config.agent.model_copy(update={"kernels": mode})})
 
 
-def _plan(path: str, ready: Ready) -> Facts:
+def _plan(path: str, ready: Ready) -> Measurement:
     """Planning with one model, with and without what the host does."""
     agent, state = ready.agent, ready.state
 
@@ -90,7 +90,7 @@ def _plan(path: str, ready: Ready) -> Facts:
     return _plan_facts(path, ready, *timed, networks=1) | {"program_ms": alone * 1e3}
 
 
-def _plan_backward(ready: Ready) -> Facts:
+def _plan_backward(ready: Ready) -> Measurement:
     """Planning with a task's model and the world's, as the run is set to go back."""
     agent, variant = ready.agent, ready.agent.back_variants[0]
     snapshot = agent.snapshot(ready.keys, ready.state)
@@ -103,7 +103,7 @@ def _plan_backward(ready: Ready) -> Facts:
     return _plan_facts("backward", ready, *_timed(act, repeats=8), networks=4 if variant == "blend" else 2)
 
 
-def _plan_facts(path: str, ready: Ready, compiled: float, took: float, networks: int) -> Facts:
+def _plan_facts(path: str, ready: Ready, compiled: float, took: float, networks: int) -> Measurement:
     """`networks` predict each step of a particle."""
     settings, spec, lanes = ready.agent.settings, ready.agent.spec, len(ready.keys)
     planner, each = settings.planner, took / PLANS
@@ -122,7 +122,7 @@ def _plan_facts(path: str, ready: Ready, compiled: float, took: float, networks:
     }
 
 
-def _ceiling() -> Facts:
+def _ceiling() -> Measurement:
     """What one large matrix product of this machine reaches: bfloat16 on a GPU, float32 on a CPU."""
     import jax
     import jax.numpy as jnp
@@ -135,7 +135,7 @@ def _ceiling() -> Facts:
     return {"path": "matrix product", "side": side, "ms": each * 1e3, "tflops": 2.0 * side**3 / each / 1e12}
 
 
-def bench_fit(config: RunConfig) -> list[Facts]:
+def bench_fit(config: RunConfig) -> list[Measurement]:
     """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel."""
     fused = [] if _vblrl(config).training.fallback_reason else [("fused", config)]
     ways = [*fused, ("plain", _with_kernels(config, "off"))]
@@ -143,7 +143,7 @@ def bench_fit(config: RunConfig) -> list[Facts]:
     return [_fit(path, Ready(way), group) for path, way in ways for group in groups]
 
 
-def _fit(path: str, ready: Ready, group: tuple[Who, ...]) -> Facts:
+def _fit(path: str, ready: Ready, group: tuple[Who, ...]) -> Measurement:
     """One way of fitting."""
     agent, lanes = ready.agent, len(ready.keys)
     state, _ = agent.update(ready.keys, ready.state, ready.rows)
@@ -172,7 +172,7 @@ def _wait(result: object) -> None:
     jax.block_until_ready(result)  # pyright: ignore[reportUnknownMemberType]
 
 
-def bench_run(config: RunConfig, iterations: int) -> list[Facts]:
+def bench_run(config: RunConfig, iterations: int) -> list[Measurement]:
     """Seconds an iteration of the whole loop takes, where they go, and what a whole run would take at that pace.
 
     It is the loop itself, with records and checkpoints, in a folder of its own. The first iterations compile and
@@ -266,7 +266,7 @@ class TimedAgent(Agent[object, object]):
         return result
 
 
-def bench_env(config: RunConfig) -> list[Facts]:
+def bench_env(config: RunConfig) -> list[Measurement]:
     """Environment steps a second of one environment, and what a step of all lanes takes, under random actions."""
     family, _ = build(config)
     task = family.tasks(Key.of(config.seed).fold("stream"), 1)[0]

@@ -23,7 +23,7 @@ from safetensors.numpy import save as to_bytes
 
 from posterity import tree
 from posterity.errors import UserError
-from posterity.types import HostArray
+from posterity.types import HostArray, Record
 
 Tree = TypeVar("Tree")
 
@@ -82,7 +82,7 @@ def _as(like: object, leaf: object) -> object:
     return cast(Any, like).__array_namespace__().asarray(leaf)
 
 
-def _memory(named: Mapping[str, object], part: str) -> dict[str, Any]:
+def _memory(named: Mapping[str, object], part: str) -> Record:
     """The leaves that belong to the memory of all tasks."""
     return {name: leaf for name, leaf in named.items() if part and name.startswith(f"state.{part}.")}
 

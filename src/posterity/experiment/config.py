@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import cast
 
 import tomli_w
 from pydantic import ValidationError, create_model
@@ -23,8 +23,8 @@ from posterity.agents import method as find_method
 from posterity.errors import UserError, unknown
 from posterity.families import FAMILIES, family_type
 from posterity.settings import Settings, argument, setting
+from posterity.types import Facts, Record
 
-Table = Mapping[str, Any]  # of a TOML file
 PRESETS = ("quick", "paper", "best")  # every family has these; its file may have more
 Place = tuple[int | str, ...]  # of a setting: the names that lead to it
 
@@ -61,7 +61,7 @@ def config_type(family: str, method: str) -> type[RunConfig]:
         wanted = "finite families" if learner.finite else "families with real observations and actions"
         raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one")
     env, agent = kind.settings_type, learner.settings_type()
-    fields: dict[str, Any] = {"agent": (agent, agent()), "env": (env, env())}
+    fields: Record = {"agent": (agent, agent()), "env": (env, env())}
     return create_model("RunConfig", __base__=RunConfig, **fields)
 
 
@@ -70,7 +70,7 @@ def default_method(family: str) -> str:
     return "blrl" if family_type(family).finite else "vblrl"
 
 
-def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
+def resolve(family: str, method: str | None, preset: str, changes: Facts | None = None) -> RunConfig:
     """The configuration that a preset gives for a family and a method, with `changes` on top."""
     method = method or default_method(family)
     config = config_type(family, method)
@@ -78,7 +78,7 @@ def resolve(family: str, method: str | None, preset: str, changes: Mapping[str, 
     return checked(config, {**values, "family": family, "method": method, "preset": preset})
 
 
-def preset_values(family: str, method: str, preset: str) -> dict[str, Any]:
+def preset_values(family: str, method: str, preset: str) -> Record:
     """What a preset sets for a method. Its `agent` is the default method's; others have a table below `methods`."""
     presets = preset_table(family)
     if preset not in presets:
@@ -90,9 +90,7 @@ def preset_values(family: str, method: str, preset: str) -> dict[str, Any]:
     return merged(values, methods.get(method, {}))
 
 
-def checked(
-    config: type[RunConfig], values: Mapping[str, Any], named: Callable[[Place], str] | None = None
-) -> RunConfig:
+def checked(config: type[RunConfig], values: Facts, named: Callable[[Place], str] | None = None) -> RunConfig:
     """`values` as a configuration, or the first thing that is wrong with them in one line."""
     try:
         return config.model_validate(values)
@@ -115,7 +113,7 @@ def invalid(error: ValidationError, named: Callable[[Place], str] | None = None)
 
 
 @cache
-def preset_table(family: str) -> dict[str, Any]:
+def preset_table(family: str) -> Record:
     """The presets of a family, from its TOML file; those of a family of one's own from its class."""
     if family not in FAMILIES:
         return {preset: dict(family_type(family).budget) for preset in PRESETS}
@@ -129,14 +127,14 @@ def preset_table(family: str) -> dict[str, Any]:
     return _with_bases(presets)
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str) -> Record:
     place = resources.files("posterity.experiment").joinpath(f"presets/{name}.toml")
     return tomllib.loads(place.read_text(encoding="utf-8"))
 
 
-def _with_bases(tables: Mapping[str, Any]) -> dict[str, Any]:
+def _with_bases(tables: Facts) -> Record:
     """The tables, each with a `base` as that one with its changes. A base stands before what is built on it."""
-    whole: dict[str, Any] = {}
+    whole: Record = {}
     for name, table in tables.items():
         changes = dict(table)
         base = changes.pop("base", None)
@@ -159,12 +157,12 @@ def from_toml(text: str, source: str) -> RunConfig:
     return checked(config, values)
 
 
-def merged(*tables: Table) -> dict[str, Any]:
+def merged(*tables: Facts) -> Record:
     """Later tables win, key by key, also inside tables."""
-    result: dict[str, Any] = {}
+    result: Record = {}
     for table in tables:
         for key, value in table.items():
             below = result.get(key)
             both = isinstance(value, Mapping) and isinstance(below, Mapping)
-            result[key] = merged(cast(Table, below), cast(Table, value)) if both else value
+            result[key] = merged(cast(Facts, below), cast(Facts, value)) if both else value
     return result

@@ -28,6 +28,7 @@ from posterity.experiment import checkpoint, records
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig, from_toml, to_toml
 from posterity.experiment.records import check_format, read_sessions
+from posterity.types import Facts
 
 try:
     import fcntl
@@ -197,7 +198,7 @@ def read_config(path: Path) -> RunConfig:
     return from_toml(file.read_text(encoding="utf-8"), str(file))
 
 
-def session(command: str) -> Mapping[str, Any]:
+def session(command: str) -> Facts:
     """When, by which command, with which versions and on which machine."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

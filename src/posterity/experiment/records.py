@@ -23,14 +23,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from posterity.errors import UserError
-from posterity.types import FloatArray
+from posterity.types import Facts, FloatArray, Record
 
 FORMAT = 2
 HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first line
 EXACT = ("factors", "wall_seconds")  # written as they are
 DEFAULT_VARIANT = "confidence"  # how a method with several ways of playing Back plays it, unless it is set otherwise
-
-Record = dict[str, Any]
 
 
 class Scores(NamedTuple):
@@ -46,8 +44,8 @@ class Run(NamedTuple):
     """The records of one run as arrays; what is not on record is NaN."""
 
     paths: tuple[Path, ...]  # its folder; several where runs are pooled
-    config: Mapping[str, Any]
-    sessions: list[Mapping[str, Any]]
+    config: Facts
+    sessions: list[Facts]
     seeds: list[int]
     returns: FloatArray  # [L, K, iterations] mean return of an episode
     reward: FloatArray  # [L, K, iterations] sum over all steps
@@ -101,7 +99,7 @@ TASK = {"radius": "radius", "hidden_radius": "radius_of_hidden_world"}  # the sa
 # Writing
 
 
-def encode(facts: Mapping[str, Any]) -> bytes:
+def encode(facts: Facts) -> bytes:
     """One line: rounded, and without what is not finite."""
     plain = {name: value if name in EXACT else rounded(value, 6) for name, value in facts.items()}
     known = {name: value for name, value in plain.items() if name in EXACT or _finite(value)}
@@ -121,7 +119,7 @@ def evaluation_name(score: str, variant: str = "") -> str:
     return f"{score}-{variant}" if variant else score
 
 
-def encode_evaluation(lines: Iterable[Mapping[str, Any]]) -> bytes:
+def encode_evaluation(lines: Iterable[Facts]) -> bytes:
     """A file of evaluation/: one line an episode, with score, seed, task, episode, after, return and steps."""
     return b"".join(map(encode, lines))
 
@@ -160,7 +158,7 @@ def read_run(path: Path) -> Run:
         ) from error
 
 
-def read_sessions(path: Path) -> list[Mapping[str, Any]]:
+def read_sessions(path: Path) -> list[Facts]:
     """The sessions a run has had."""
     try:
         return list(json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"])
@@ -252,7 +250,7 @@ def _decoded(path: Path, number: int, line: bytes) -> Record:
     return cast(Record, record)
 
 
-def _arrays(path: Path, config: Mapping[str, Any], sessions: list[Mapping[str, Any]], records: list[Record]) -> Run:
+def _arrays(path: Path, config: Facts, sessions: list[Facts], records: list[Record]) -> Run:
     iterations = [record for record in records if record["kind"] == "iteration"]
     if not iterations:
         raise UserError(f"{path} has no finished iteration to report yet")

@@ -7,7 +7,7 @@ the environment of one (`make`). The hidden parameter is in `Task.factors`, whic
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from posterity.settings import NoSettings, Settings
-from posterity.types import FiniteSpec, FloatArray, HostArray, IntArray, Key, Task
+from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, Task
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
@@ -29,7 +29,7 @@ class Family(ABC):
     settings_type: ClassVar[type[Settings]] = NoSettings
     # The settings a run of a family of one's own starts from: tasks, iterations, steps_per_iteration, and below "agent"
     # those of the default method (blrl or vblrl). The built-in families have presets instead.
-    budget: ClassVar[Mapping[str, Any]] = {}
+    budget: ClassVar[Facts] = {}
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
     spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
@@ -84,7 +84,7 @@ class FiniteFamily(Family):
         return FiniteEnv(self.spec, self.truth(task))
 
 
-class FiniteEnv(gymnasium.Env[Any, Any]):
+class FiniteEnv(Env):
     """Plays a `Truth`. Observations and actions are the numbers of states and actions."""
 
     def __init__(self, spec: FiniteSpec, truth: Truth) -> None:
@@ -98,14 +98,14 @@ class FiniteEnv(gymnasium.Env[Any, Any]):
         self.state = 0
         self.elapsed = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Record | None = None) -> tuple[int, Record]:
         """A start state drawn from `truth.start`."""
         super().reset(seed=seed, options=options)
         self.state = self._pick(self.start_ladder)
         self.elapsed = 0
         return self.state, {}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[int, float, bool, bool, Record]:
         """One outcome and one reward of the pair."""
         outcome = self._pick(self.ladder[self.state, action])
         reward = float(self.finite.levels[self._pick(self.reward_ladder[self.state, action])])

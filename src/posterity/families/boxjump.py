@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 from pydantic import model_validator
 
-from posterity.families.base import Family
+from posterity.families.base import Env, Family
 from posterity.settings import Settings, setting
-from posterity.types import Key, Spec, Task
+from posterity.types import Key, Record, Spec, Task
 
 ROW = 5.0  # height of one line of a picture
 
@@ -86,7 +85,7 @@ class BoxJump(Family):
         ]
         return [Task(index, f"obstacle at {place}", {"position": place}) for index, place in enumerate(positions)]
 
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """The world with the obstacle in its place."""
         return TimeLimit(BoxJumpEnv(self.settings, task.factors["position"]), self.settings.max_episode_steps)
 
@@ -131,7 +130,7 @@ class BoxJump(Family):
         )
 
 
-class BoxJumpEnv(gymnasium.Env[Any, Any]):
+class BoxJumpEnv(Env):
     """One world. Everything is certain, and every episode begins at the left end of the floor."""
 
     def __init__(self, settings: BoxJumpSettings, position: float) -> None:
@@ -147,15 +146,13 @@ class BoxJumpEnv(gymnasium.Env[Any, Any]):
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.x, self.y, self.vx, self.vy = 0.0, settings.floor, settings.speed, 0.0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Record | None = None) -> tuple[np.ndarray, Record]:
         """At the left end, running."""
         super().reset(seed=seed, options=options)
         self.x, self.y, self.vx, self.vy = 0.0, self.settings.floor, self.settings.speed, 0.0
         return self._seen(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Record]:
         """A step to the right, and up or down in a jump. `vy` is what the next step will do."""
         chosen = self.settings
         if self.y <= chosen.floor and float(np.ravel(action)[0]) > chosen.threshold:

@@ -16,15 +16,14 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Family
+from posterity.families.base import Env, Family
 from posterity.settings import Settings, setting
-from posterity.types import FloatArray, Key, Spec, Task
+from posterity.types import FloatArray, Key, Record, Spec, Task
 
 # The package's observation, 39 numbers: hand (3), fingers' opening, two objects of place (3) and turn (4); the same of
 # the step before; goal (3), zeros where it is hidden. We add where the hand is drawn to, seen from it (3): actions move
@@ -119,12 +118,12 @@ class MetaworldFamily(Family):
     def _task(self, index: int, category: str, key: Key) -> Task:
         return Task(index, category, {"category": category, "places": list(places(category, key))})
 
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """The package's environment, with everything in its place."""
         env = ArmEnv(task.factors["category"], task.factors["places"], self.view, **self._options())
         return TimeLimit(env, self.settings.max_episode_steps)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Record:
         return {"reward": "v2", "hidden": self.settings.goal == "hidden"}
 
 
@@ -148,7 +147,7 @@ class Reach(MetaworldFamily):
         name = "goal at " + ", ".join(f"{place:.3f}" for place in where[3:])
         return Task(index, name, {"category": category, "places": where})
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Record:
         return {"reward": self.settings.reward, "hidden": True}
 
 
@@ -184,7 +183,7 @@ class Mt50(MetaworldFamily):
         return (*MT10, *(name for name in everything if name not in MT10))
 
 
-class ArmEnv(gymnasium.Env[Any, Any]):
+class ArmEnv(Env):
     """One task. `info["success"]` of a step says whether it is solved there."""
 
     def __init__(self, category: str, where: Any, view: str, reward: str = "v2", hidden: bool = True):
@@ -197,13 +196,13 @@ class ArmEnv(gymnasium.Env[Any, Any]):
         self.observation_space = spaces.Box(-np.inf, np.inf, self.view(MIN_SCALE).shape, np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: Record | None = None) -> Any:
         """The arm at rest and things in their places. Nothing is left to the seed."""
         super().reset(seed=seed, options=options)
         obs, _ = self.inner.reset()
         return self._seen(obs), {}
 
-    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, Record]:
         """Moves the hand by a hundredth of the action's first three numbers, and opens or closes the fingers."""
         obs, reward, _, _, info = self.inner.step(np.clip(action, -1.0, 1.0))
         return self._seen(obs), float(reward), False, False, {"success": bool(info["success"])}
@@ -234,7 +233,7 @@ def _drawer(category: str) -> Any:
 
 
 @cache
-def _classes() -> dict[str, Any]:
+def _classes() -> Record:
     """The package's environments by name, without the version."""
     try:
         from metaworld.env_dict import ALL_V3_ENVIRONMENTS

@@ -16,13 +16,12 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Family, Prestep
+from posterity.families.base import Env, Family, Prestep
 from posterity.settings import Settings, setting
 from posterity.types import FloatArray, HostArray, Key, Spec, Task
 
@@ -122,7 +121,7 @@ class MujocoFamily(Family):
             for index, factor in enumerate(factors(self.body, self.hidden, count))
         ]
 
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """Gymnasium's environment around the task's own model."""
         gravity = task.factors.get("gravity", 1.0)
         sizes = task.factors.get("bodyparts", (1.0, 1.0, 1.0, 1.0))
@@ -130,7 +129,7 @@ class MujocoFamily(Family):
         env = _environment(self.body)(model, self.settings.observation)
         return TimeLimit(env, self.spec.max_episode_steps)
 
-    def prestep(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> AbstractContextManager[Prestep | None]:
+    def prestep(self, envs: Sequence[Env]) -> AbstractContextManager[Prestep | None]:
         """Physics in threads, each with a core to itself; with fewer than four of either there is little to gain."""
         threads = min(len(envs), _cores() - 1)  # one is left to the loop
         wanted = self.settings.prestep == "auto" and threads >= FEWEST
@@ -226,7 +225,7 @@ class BatchedPhysics:
     read it, and who draws these bodies has to work it out first.
     """
 
-    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], threads: int) -> None:
+    def __init__(self, envs: Sequence[Env], threads: int) -> None:
         from mujoco import rollout
 
         self.mujoco = mujoco = _mujoco()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 from pydantic import model_validator
 
-from posterity.families.base import Family
+from posterity.families.base import Env, Family
 from posterity.settings import Settings, setting
 from posterity.types import Key, Spec, Task
 
@@ -56,6 +53,6 @@ class PendulumGravity(Family):
         ]
         return [Task(index, f"gravity x {factor:.3f}", {"gravity": factor}) for index, factor in enumerate(factors)]
 
-    def make(self, task: Task) -> gymnasium.Env[Any, Any]:
+    def make(self, task: Task) -> Env:
         """Gymnasium's environment with g changed."""
         return TimeLimit(PendulumEnv(g=NOMINAL * task.factors["gravity"]), self.settings.max_episode_steps)

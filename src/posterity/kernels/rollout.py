@@ -97,10 +97,8 @@ def make_fused_returns(
         count = candidates.shape[0]
         actions = jnp.swapaxes((candidates - mean[obs_dim:]) / scale[obs_dim:], 0, 1)
         words = lax.bitcast_convert_type(key_words, jnp.int32)
-        ends = terminal_value is not None
-        found = _call(
-            kernel, words, columns, _padded_actions(actions, obs_dim, width), layers, particles, ends, interpret
-        )
+        actions = _padded_actions(actions, obs_dim, width)
+        found = _call(kernel, words, columns, actions, layers, particles, terminal_value is not None, interpret)
         total = found[0][:, :count]
         if terminal_value is None:
             return total

@@ -15,7 +15,7 @@ import json
 import lzma
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ import tomli_w
 
 from posterity.errors import UserError
 from posterity.experiment.records import EXACT, HEADER, Record, Run, encode, read_records, read_run, rounded
+from posterity.types import Facts
 
 OWN = ("seed", "seeds", "save_every")  # what may differ
 
 
-def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Mapping[str, Any]:
+def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Facts:
     """Writes the runs in `parts` as one into the new folder `out`; returns its configuration."""
     if not parts:
         raise UserError("Join which runs? For example: posterity join runs/a runs/b --out runs/both")
@@ -54,7 +55,7 @@ def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Mapping[str
     return whole
 
 
-def _whole(runs: Sequence[Run]) -> Mapping[str, Any]:
+def _whole(runs: Sequence[Run]) -> Facts:
     """The configuration of all seeds, or why there is none."""
     first = runs[0]
     for run in runs[1:]:
