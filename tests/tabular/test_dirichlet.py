@@ -13,6 +13,12 @@ def belief(pooling: Pooling = "evidence", tasks: int = 5) -> DirichletRows:
     return DirichletRows(SPEC, tasks, 1.0, pooling)
 
 
+def step(state: int, action: int, reward: float, following: int) -> Transition:
+    """One step of one lane, which ends nothing."""
+    no = np.array(False)
+    return Transition(np.array(state), np.array(action), np.array(reward), np.array(following), no, no)
+
+
 def polya(counts: FloatArray, alpha: FloatArray) -> float:
     """Log probability of the counts [C, M] of C tasks whose rows were drawn from Dirichlet(alpha)."""
     whole, total = alpha.sum(), counts.sum(axis=1)
@@ -27,7 +33,7 @@ def test_the_posterior_equals_counting():
     counts, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2, 2))
     for _ in range(200):
         state, action, following, level = (int(generator.integers(n)) for n in (3, 2, 3, 2))
-        task = rows.observe(task, Transition(state, action, float(level), following, False))
+        task = rows.observe(task, step(state, action, float(level), following))
         counts[state, action, following] += 1
         rewards[state, action, level] += 1
     np.testing.assert_array_equal(task.prior.next_state + task.counts.next_state, 1.0 + counts)
@@ -37,7 +43,7 @@ def test_the_posterior_equals_counting():
 def test_observing_leaves_the_earlier_posterior_as_it_was():
     rows = belief()
     _, before = rows.begin(rows.prior())
-    rows.observe(before, Transition(0, 0, 0.0, 1, False))
+    rows.observe(before, step(0, 0, 0.0, 1))
     assert not before.counts.next_state.any()
 
 
@@ -84,7 +90,7 @@ def test_the_world_posterior_is_as_wide_as_the_tasks_differ_and_added_counts_are
             world, task = rows.begin(world)
             for _ in range(10):
                 for state, action in np.ndindex(shape):
-                    task = rows.observe(task, Transition(state, action, float(number % 2), 0, False))
+                    task = rows.observe(task, step(state, action, float(number % 2), 0))
             world = rows.pool(world, task)
         draws = sample_dirichlet(np.random.default_rng(0), world.alpha.reward[0, 0], 4000)[:, 1]
         spread[pooling] = draws.std()
@@ -96,8 +102,8 @@ def test_known_pairs_come_from_the_task_and_unknown_ones_from_the_world():
     rows = belief("counts")
     world, task = rows.begin(rows.prior())
     for _ in range(5000):
-        task = rows.observe(task, Transition(0, 0, 1.0, 2, False))
-        task = rows.observe(task, Transition(1, 1, 1.0, 2, False))
+        task = rows.observe(task, step(0, 0, 1.0, 2))
+        task = rows.observe(task, step(1, 1, 1.0, 2))
     known = np.zeros((3, 2), dtype=bool)
     known[0, 0] = True
     models = rows.sample(np.random.default_rng(0), world, task, known, 200)
@@ -118,7 +124,7 @@ def test_added_counts_are_those_of_all_tasks():
     world = rows.prior()
     for following in (0, 1, 1):
         world, task = rows.begin(world)
-        world = rows.pool(world, rows.observe(task, Transition(2, 1, 0.0, following, False)))
+        world = rows.pool(world, rows.observe(task, step(2, 1, 0.0, following)))
     np.testing.assert_array_equal(world.alpha.next_state[2, 1], [2.0, 3.0, 1.0])
     assert world.alpha.next_state.sum() == 3 * 2 * 3 + 3
 
@@ -131,6 +137,6 @@ def test_more_counts_than_memory_should_hold_are_refused_before_the_run():
 def test_pooling_again_in_the_same_task_counts_it_once():
     rows = belief("counts")
     world, task = rows.begin(rows.prior())
-    task = rows.observe(task, Transition(0, 0, 0.0, 1, False))
+    task = rows.observe(task, step(0, 0, 0.0, 1))
     world = rows.pool(rows.pool(world, task), task)
     assert world.alpha.next_state[0, 0, 1] == 2.0

@@ -13,10 +13,17 @@ def corridor() -> HiddenLayout:
     return HiddenLayout(FiniteSpec(5, 2, np.array([0.0, 1.0]), terminal, 10, layout), concentration=1.0)
 
 
+def step(state: int, action: int, following: int) -> Transition:
+    """One step of one lane. The thing is found where it leads to the end."""
+    found = following == 4
+    parts = (state, action, float(found), following, found, False)
+    return Transition(*map(np.array, parts))
+
+
 def walk(belief: HiddenLayout, *steps: tuple[int, int, int]) -> LayoutTask:
     _, task = belief.begin(belief.prior())
     for state, action, following in steps:
-        task = belief.observe(task, Transition(state, action, float(following == 4), following, following == 4))
+        task = belief.observe(task, step(state, action, following))
     return task
 
 
@@ -95,10 +102,10 @@ def test_many_tasks_teach_how_often_a_thing_lies_where():
     for number in range(200):
         world, task = belief.begin(world)
         if number % 4:
-            task = belief.observe(task, Transition(0, 1, 1.0, 4, True))
+            task = belief.observe(task, step(0, 1, 4))
         else:
             for state, action, cell in ((0, 1, 1), (1, 1, 2)):
-                task = belief.observe(task, Transition(state, action, 0.0, cell, False))
+                task = belief.observe(task, step(state, action, cell))
         world = belief.pool(world, task)
     np.testing.assert_allclose(world.alpha[0] / world.alpha[0].sum(), [0.75, 0.0, 0.25], atol=0.01)
 
@@ -106,7 +113,7 @@ def test_many_tasks_teach_how_often_a_thing_lies_where():
 def test_pooling_again_in_the_same_task_counts_it_once():
     belief = corridor()
     world, task = belief.begin(belief.prior())
-    task = belief.observe(task, Transition(0, 1, 1.0, 4, True))
+    task = belief.observe(task, step(0, 1, 4))
     once = belief.pool(world, task)
     np.testing.assert_array_equal(belief.pool(once, task).alpha, once.alpha)
 
