@@ -47,6 +47,13 @@ def test_observing_leaves_the_earlier_posterior_as_it_was():
     assert not before.counts.next_state.any()
 
 
+def test_a_reward_that_is_none_of_the_levels_is_refused():
+    rows = belief()
+    _, task = rows.begin(rows.prior())
+    with pytest.raises(UserError, match="The environment paid 0.5, which is none of the spec's levels"):
+        rows.observe(task, step(0, 0, 0.5, 1))
+
+
 def test_draws_have_the_moments_of_a_dirichlet():
     """Mean alpha / total, variance m (1 - m) / (total + 1); 4 standard errors of 40,000 draws."""
     alpha = np.array([[0.05, 0.5, 3.0], [2.0, 2.0, 2.0]])
