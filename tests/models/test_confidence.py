@@ -1,13 +1,16 @@
+"""Whose prediction is trusted: Definition 4.5 by hand, and the blend."""
+
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from posterity.models.confidence import BackwardSettings, blend, choose, confidence, variance
-from posterity.models.mlp import Prediction
+from posterity.models.confidence import blend, choose, confidence, variance
+from posterity.models.dynamics import Prediction
 
 ONE = jnp.ones(3)
 
 
-def prediction(means, deviations) -> Prediction:
+def prediction(means: ArrayLike, deviations: ArrayLike) -> Prediction:
     """[P, 1, D] of one row."""
     mean, deviation = np.asarray(means, np.float32), np.asarray(deviations, np.float32)
     return Prediction(jnp.asarray(mean)[:, None], 2 * jnp.log(jnp.asarray(deviation))[:, None])
@@ -29,35 +32,33 @@ def test_reward_and_state_are_chosen_apart():
     """The task model is sure of the reward, the world model of the state."""
     sure, unsure = [[0.0], [0.1]], [[0.0], [2.0]]
     task = prediction(np.hstack([sure, unsure, unsure]), np.ones((2, 3)))
-    world = prediction(np.hstack([unsure, sure, sure]) + 10, np.ones((2, 3)))
-    got = choose(task, world, ONE, BackwardSettings())
+    world = prediction(np.hstack([unsure, sure, sure]) + 10, np.full((2, 3), 3.0))
+    got = choose(task, world, ONE, alpha=1.0)
     np.testing.assert_array_equal(got.world, [[False, True, True]])
-    np.testing.assert_allclose(got.prediction.mean[:, 0, 0], task.mean[:, 0, 0])
-    np.testing.assert_allclose(got.prediction.mean[:, 0, 1:], world.mean[:, 0, 1:])
+    for chosen, own, general in zip(got.prediction, task, world, strict=True):
+        np.testing.assert_array_equal(chosen[:, 0, 0], own[:, 0, 0])
+        np.testing.assert_array_equal(chosen[:, 0, 1:], general[:, 0, 1:])
 
 
-def test_a_state_is_chosen_as_a_whole_or_dimension_by_dimension():
+def test_a_state_is_chosen_as_a_whole_by_variances_in_units_of_the_data():
     """Doubt of the task model: 0.02 and 2 for the two dimensions; of the world model: 0.5 and 0.5."""
     task = prediction([[0.0, 0.0, 0.0], [0.0, 0.2, 2.0]], np.ones((2, 3)))
     world = prediction([[0.0, 0.0, 0.0], [0.0, 1.0, 1.0]], np.ones((2, 3)))
-    whole = choose(task, world, ONE, BackwardSettings(state="together"))
-    np.testing.assert_array_equal(whole.world, [[False, True, True]])
-    apart = choose(task, world, ONE, BackwardSettings(state="each"))
-    np.testing.assert_array_equal(apart.world, [[False, False, True]])
-    other = choose(task, world, jnp.array([1.0, 0.1, 10.0]), BackwardSettings(state="together"))
+    np.testing.assert_array_equal(choose(task, world, ONE, alpha=1.0).world, [[False, True, True]])
+    other = choose(task, world, jnp.array([1.0, 0.1, 10.0]), alpha=1.0)
     np.testing.assert_array_equal(other.world, [[False, False, False]])
 
 
 def test_doubt_of_the_deviation_counts_by_alpha():
     task = prediction([[0.0], [0.5]], [[1.0], [4.0]])
     world = prediction([[0.0], [1.0]], [[1.0], [1.0]])
-    assert bool(choose(task, world, jnp.ones(1), BackwardSettings(alpha=1.0)).world[0, 0])
-    assert not bool(choose(task, world, jnp.ones(1), BackwardSettings(alpha=0.0)).world[0, 0])
+    assert bool(choose(task, world, jnp.ones(1), alpha=1.0).world[0, 0])
+    assert not bool(choose(task, world, jnp.ones(1), alpha=0.0).world[0, 0])
 
 
 def test_between_equals_the_task_model_is_trusted():
     same = prediction(np.ones((2, 3)), np.ones((2, 3)))
-    assert not choose(same, same, ONE, BackwardSettings()).world.any()
+    assert not choose(same, same, ONE, alpha=1.0).world.any()
 
 
 def test_variance_is_chance_and_doubt_at_the_same_places_by_hand():

@@ -1,4 +1,4 @@
-"""The run's units."""
+"""The run's normaliser."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +13,23 @@ ALL = jnp.ones(400, bool)
 
 def test_inputs_and_targets_have_mean_0_and_deviation_1_in_them():
     units = normaliser.estimate(INPUTS, TARGETS, ALL)
-    seen = normaliser.inputs(units, INPUTS[:, :2], INPUTS[:, 2:])
+    seen = units.inputs(INPUTS[:, :2], INPUTS[:, 2:])
     np.testing.assert_allclose(seen.mean(axis=0), 0.0, atol=1e-2)
     np.testing.assert_allclose(seen.std(axis=0), 1.0, rtol=1e-2)
     assert units.target_scale[2] == 1.0, "what never moves keeps its unit"
+    predicted = units.targets(INPUTS[:, :2], TARGETS[:, 0], INPUTS[:, :2] + TARGETS[:, 1:])
+    np.testing.assert_allclose(predicted[:, :2].mean(axis=0), 0.0, atol=1e-2)
+    np.testing.assert_allclose(predicted[:, :2].std(axis=0), 1.0, rtol=1e-2)
+
+
+def test_an_outcome_is_the_reward_and_the_next_observation_of_its_target():
+    units = normaliser.estimate(INPUTS, TARGETS, ALL)
+    obs, reward, following = INPUTS[:, :2], TARGETS[:, 0], INPUTS[:, :2] + TARGETS[:, 1:]
+    back = units.outcome(obs, units.targets(obs, reward, following))
+    np.testing.assert_allclose(back[0], reward, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(back[1], following, rtol=1e-5, atol=1e-5)
+    same = normaliser.identity(2, 1)
+    np.testing.assert_array_equal(same.inputs(obs, INPUTS[:, 2:]), INPUTS)
 
 
 def test_rows_that_are_masked_do_not_count():

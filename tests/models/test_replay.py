@@ -1,18 +1,22 @@
+"""Memory of transitions: what is kept where, and what a batch holds."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from posterity.models import replay
+from posterity.models.replay import Replay
 from posterity.types import Transition
 
 
 def rows(value: float, count: int) -> Transition:
     shape = np.full((count, 2), value, dtype=np.float32)
     steps = np.arange(count, dtype=np.float32)
-    return Transition(shape, shape[:, :1], steps, shape + 1, np.zeros(count, dtype=bool))
+    never = np.zeros(count, dtype=bool)
+    return Transition(shape, shape[:, :1], steps, shape + 1, never, never)
 
 
-def filled():
+def filled() -> Replay:
     memory = replay.empty(tasks=5, capacity=20, obs_dim=2, action_dim=1)
     for task, count in ((0, 4), (1, 10), (2, 7), (0, 3)):
         memory = replay.add(memory, jnp.int32(task), rows(float(task), count))
@@ -36,19 +40,19 @@ def test_a_task_batch_holds_that_task_and_all_of_it():
 
 def test_a_world_batch_is_spread_evenly_over_different_tasks_that_were_seen():
     memory = filled()
-    for seed in range(5):
-        got = replay.sample_world(jax.random.key(seed), memory, jnp.int32(3), tasks=2, rows=50)
-        values, counts = np.unique(np.asarray(got.obs[:, 0]), return_counts=True)
-        assert len(values) == 2
-        assert set(values) <= {0.0, 1.0, 2.0}
-        assert (counts == 50).all()
-    every = {float(replay.sample_world(jax.random.key(s), memory, jnp.int32(3), 1, 1).obs[0, 0]) for s in range(40)}
-    assert every == {0.0, 1.0, 2.0}
+    keys = jax.random.split(jax.random.key(0), 40)
+    got = jax.vmap(lambda key: replay.sample_world(key, memory, jnp.int32(3), tasks=2, batch_size=50))(keys)
+    pairs = set()
+    for batch in np.asarray(got.obs[..., 0]):
+        values, counts = np.unique(batch, return_counts=True)
+        pairs.add(tuple(values.tolist()))
+        assert counts.tolist() == [50, 50]
+    assert pairs == {(0.0, 1.0), (0.0, 2.0), (1.0, 2.0)}
 
 
 def test_with_fewer_tasks_than_asked_for_they_come_again_and_nothing_unseen_is_drawn():
     memory = filled()
-    got = replay.sample_world(jax.random.key(0), memory, jnp.int32(2), tasks=4, rows=25)
+    got = replay.sample_world(jax.random.key(0), memory, jnp.int32(2), tasks=4, batch_size=25)
     values, counts = np.unique(np.asarray(got.obs[:, 0]), return_counts=True)
     assert values.tolist() == [0.0, 1.0]
     assert counts.tolist() == [50, 50]
