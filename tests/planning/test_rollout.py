@@ -1,17 +1,19 @@
+"""Imagined returns: walks by hand, endings, and what follows the horizon."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.planning.rollout import Imagined, imagined_returns
+from posterity.planning.rollout import ImaginedStep, imagined_returns
 
 KEY = jax.random.key(0)
 
 
-def walk(key, obs, action):
+def walk(key: jax.Array, obs: jax.Array, action: jax.Array) -> ImaginedStep:
     """Particle p adds p to every step; the reward is the place stepped to."""
     bonus = jnp.arange(obs.shape[0], dtype=jnp.float32)[:, None, None]
     following = obs + action + bonus
-    return Imagined(following[..., 0], following, action.sum())
+    return ImaginedStep(following[..., 0], following, (action.sum(), action.max()))
 
 
 def test_returns_are_those_of_walking_by_hand():
@@ -27,19 +29,27 @@ def test_the_reward_of_the_ending_step_counts_and_none_after_it():
     np.testing.assert_allclose(got, [[1 + 2 + 3]])
 
 
+def test_a_rollout_that_comes_back_into_the_box_has_ended_all_the_same():
+    """Up to 3, which is outside, then back to 0 and up again."""
+    candidates = jnp.array([[[3.0], [-3.0], [1.0], [1.0]]])
+    box = (jnp.array([-10.0]), jnp.array([2.5]))
+    got, _ = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 1, box, lambda last: 100 * last[..., 0])
+    np.testing.assert_allclose(got, [[3]])
+
+
 def test_every_step_has_a_key_of_its_own():
-    def noisy(key, obs, action):
+    def noisy(key: jax.Array, obs: jax.Array, action: jax.Array) -> ImaginedStep:
         noise = jax.random.normal(key, obs.shape)
-        return Imagined(noise[..., 0], obs)
+        return ImaginedStep(noise[..., 0], obs)
 
     got, _ = imagined_returns(KEY, noisy, jnp.array([0.0]), jnp.zeros((2000, 16, 1)), 1, None)
     assert abs(float(got.std()) - 4.0) < 0.3  # 16 independent unit normals: deviation 4
 
 
-def test_what_steps_note_comes_back_step_by_step():
+def test_the_facts_of_steps_come_back_step_by_step():
     candidates = jnp.array([[[1.0], [1.0]], [[0.0], [2.0]]])
-    _, notes = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
-    np.testing.assert_allclose(notes, [1.0, 3.0])
+    _, facts = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 2, None)
+    np.testing.assert_allclose(facts, [[1.0, 3.0], [1.0, 2.0]])
 
 
 def test_what_is_still_going_is_worth_its_last_state():
