@@ -1,29 +1,31 @@
-"""Algorithm 2 on a line whose left half one model knows, and whose right half the other."""
+"""Imagined rollouts, and Algorithm 2 on a line whose left half one model knows and whose right half the other."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity.agents.base import STRATEGIES, Strategy
-from posterity.agents.rollouts import Imagination, Model
+from posterity.agents import lanes
+from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
-from posterity.agents.vblrl import Kept, Vblrl
+from posterity.agents.vblrl import Vblrl, VblrlSnapshot
 from posterity.errors import UserError
-from posterity.models import normaliser
-from posterity.models.confidence import BackwardSettings
-from posterity.models.mlp import Layer, NetworkSettings
+from posterity.kernels.common import Mode
+from posterity.models import critic, dynamics, normaliser
+from posterity.models.confidence import BACK_VARIANTS
+from posterity.models.dynamics import DynamicsModel, NetworkSettings
+from posterity.models.mlp import Layer
 from posterity.models.posterior import Posterior, inverse_softplus
 from posterity.planning.cem import PlannerSettings
 from posterity.types import Budget, Key, Spec
 
 KNOWN, GUESSED = 1e-4, 0.05
-SPEC = Spec(obs_dim=1, low=-np.ones(2), high=np.ones(2), steps=40, alive=None)
-SETTINGS = VblrlSettings.model_validate(
-    {
-        "planner": {"horizon": 6, "candidates": 60, "elites": 8, "rounds": 3, "particles": 8},
-        "network": {"hidden": [5], "activation": "relu"},
-    }
+SPEC = Spec(obs_dim=1, low=-np.ones(2), high=np.ones(2), max_episode_steps=40, alive=None)
+NETWORK = NetworkSettings(hidden=(5,), activation="relu")
+SETTINGS = VblrlSettings(
+    planner=PlannerSettings(horizon=6, candidates=60, elites=8, cem_iterations=3, particles=8), network=NETWORK
 )
 
 
@@ -37,7 +39,7 @@ def push(x: float, a: np.ndarray, left: float = 0.05, right: float = 0.05) -> fl
     return left * (relu(first - 5 * x) - relu(-first - 5 * x)) + right * (relu(second + 5 * x) - relu(-second + 5 * x))
 
 
-def model(left: float, right: float, left_scale: float, right_scale: float) -> Posterior:
+def knows(left: float, right: float, left_scale: float, right_scale: float) -> Posterior:
     """The network that computes `push` with these two coefficients, each known to within its scale; reward x."""
     taken = jnp.array([[-5.0, -5.0, 5.0, 5.0, 1.0], [1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0, 0.0]])
     hidden = Layer(taken, jnp.array([0, 0, 0, 0, 5.0]))
@@ -49,61 +51,68 @@ def model(left: float, right: float, left_scale: float, right_scale: float) -> P
     return Posterior(mean, rho)
 
 
-TASK = model(0.05, -0.05, KNOWN, GUESSED)  # knows the left; of the right it guesses the wrong sign
-WORLD = model(-0.05, 0.05, GUESSED, KNOWN)  # knows the right
+TASK = knows(0.05, -0.05, KNOWN, GUESSED)  # knows the left; of the right it guesses the wrong sign
+WORLD = knows(-0.05, 0.05, GUESSED, KNOWN)  # knows the right
 
 
-def lifted(tree):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree)
-
-
-def test_weighing_two_models_beats_both_where_each_knows_one_half():
+def test_two_models_together_beat_each_alone_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
-    agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps=40))
-    units = normaliser.identity(1, 2)
-    kept = lifted(Kept(WORLD, TASK, units, jnp.ones(2), (), jnp.array(False)))
-    returns: dict[Strategy, float] = {}
-    shares: dict[Strategy, list[tuple[float, float]]] = {strategy: [] for strategy in STRATEGIES}
-    for strategy in STRATEGIES:
-        player = agent.player(kept, kept, "back", strategy)
-        x, total = -1.0, 0.0
+    agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps_per_iteration=40))
+    both = (WORLD, TASK, normaliser.identity(1, 2), jnp.ones(2))
+    own = VblrlSnapshot(*lanes.repeated(both, 1), None, np.array([False]))
+    returns: dict[str, float] = {}
+    shares: dict[str, list[tuple[float, float]]] = {}
+    for variant in BACK_VARIANTS:
+        policy = agent.policy(own, own, "back", variant)
+        x, returns[variant], shares[variant] = -1.0, 0.0, []
         for step in range(40):
-            key = [Key.of(0).fold(step)]
-            player, (action,) = agent.play(key, player, [np.array([x])], [step == 0])
-            shares[strategy].append((x, float(player.chosen.state[0])))
-            total += x
-            x += push(x, np.asarray(action))
-        returns[strategy] = total
+            (action,) = policy.act([Key.of(0).fold(step)], np.array([[x]]), np.array([step == 0]))
+            shares[variant] += [(x, float(share[0])) for name, share in policy.facts().items() if name == "world_state"]
+            returns[variant] += x
+            x += push(x, action)
     assert min(returns["confidence"], returns["blend"]) > returns["task-only"] + 5
     assert returns["task-only"] > returns["world-only"] + 5
-    for both in (shares["confidence"], shares["blend"]):
-        assert np.mean([share for x, share in both if x < -0.6]) < 0.1, "on the left the task model is trusted"
-        assert np.mean([share for x, share in both if x > 0.5]) > 0.9, "on the right the world model is"
+    for variant in ("confidence", "blend"):
+        left = [share for x, share in shares[variant] if x < -0.6]
+        right = [share for x, share in shares[variant] if x > 0.5]
+        assert np.mean(left) < 0.1, "on the left the task model is trusted"
+        assert np.mean(right) > 0.9, "on the right the world model is"
 
 
+OBS = jnp.array([1.0])
 CANDIDATES = jnp.linspace(-1, 1, 36).reshape(6, 3, 2)
 
 
-def imagination(**planner) -> Imagination:
+def rollouts(kernels: Mode = "off", network: NetworkSettings = NETWORK, spec: Spec = SPEC, **planner: Any) -> Rollouts:
     settings = PlannerSettings(**{"particles": 4, "horizon": 3, "candidates": 6, "elites": 2, **planner})
-    return Imagination(settings, NetworkSettings(hidden=(5,), activation="relu"), BackwardSettings(), SPEC)
+    return Rollouts(spec, settings, network, kernels, "f32", gamma=0.9, alpha=1.0)
 
 
-def imagine(settings: Imagination, noise: float = 1.0):
-    model = Model(TASK, jnp.float32(noise))
-    forward = settings.forward(jax.random.key(0), model, normaliser.identity(1, 2), jnp.array([1.0]))
-    return forward(jax.random.key(1), CANDIDATES)[0]
+def model(noise: float = 1.0) -> DynamicsModel:
+    return DynamicsModel(TASK, normaliser.identity(1, 2), jnp.float32(noise), jnp.ones(2))
 
 
-def test_a_particle_keeps_its_network_over_the_horizon_unless_told_otherwise():
-    """On the right the task model's networks differ: kept ones drift apart further than ones drawn anew each step."""
-    kept = imagine(imagination(particles=200, output="mean"))
-    anew = imagine(imagination(particles=200, output="mean", redraw=True))
-    assert (kept.std(axis=0) > 1.15 * anew.std(axis=0)).all()
+def imagined(how: Rollouts, of: DynamicsModel) -> jax.Array:
+    """[P, N] returns."""
+    return how.forward(jax.random.key(0), of, OBS)(jax.random.key(1), CANDIDATES)[0]
+
+
+def test_a_particle_keeps_its_network_over_the_horizon():
+    """Particle p earns what the p-th network, applied again and again, says."""
+    got = imagined(rollouts(output="mean"), model())
+    networks = model().sample(jax.random.key(0), 4)
+    for particle in range(4):
+        weights = jax.tree.map(lambda leaf, p=particle: leaf[p], networks)
+        place, total = jnp.broadcast_to(OBS, (6, 1)), jnp.zeros(6)
+        for step in range(3):
+            mean = dynamics.forward(weights, jnp.concatenate([place, CANDIDATES[:, step]], axis=1), NETWORK).mean
+            place, total = place + mean[:, 1:], total + mean[:, 0]
+        np.testing.assert_allclose(got[particle], total, rtol=1e-4)
+    assert (got.std(axis=0) > 1e-2).all(), "and the networks differ"
 
 
 def test_without_noise_all_particles_are_the_mean_network():
-    got = imagine(imagination(output="mean"), noise=0.0)
+    got = imagined(rollouts(output="mean"), model(noise=0.0))
     np.testing.assert_allclose(got, np.broadcast_to(got[:1], got.shape), rtol=1e-6)
     x, total = 1.0, 0.0
     for action in np.asarray(CANDIDATES[0]):
@@ -112,21 +121,37 @@ def test_without_noise_all_particles_are_the_mean_network():
     np.testing.assert_allclose(got[0, 0], total, rtol=1e-4)
 
 
-def test_a_sampled_output_spreads_returns_and_a_mean_one_does_not():
-    drawn = imagine(imagination(output="sample"), noise=0.0)
-    assert drawn[:, 0].std() > 1e-3
+def test_a_sampled_output_spreads_returns():
+    """Where the mean of the output does not: the test above."""
+    drawn = imagined(rollouts(output="sample"), model(noise=0.0))
+    assert (drawn.std(axis=0) > 1e-3).all()
+
+
+def test_what_follows_the_horizon_counts_by_the_critic_while_the_episode_goes_on():
+    """A critic that values everything at 7. Where the first step leaves the box nothing follows."""
+    *hidden, last = critic.init(jax.random.key(2), 1, (4,)).critic.layers
+    layers = (*hidden, last._replace(bias=jnp.array([100.0])))
+    worth_7 = critic.Critic(layers, jnp.float32(0.0), jnp.float32(7.0))
+    plain, valued = model(0.0), model(0.0)._replace(critic=worth_7)
+    going_on = rollouts(output="mean")
+    np.testing.assert_allclose(imagined(going_on, valued), imagined(going_on, plain) + 7.0, rtol=1e-5)
+    over = rollouts(output="mean", spec=SPEC._replace(alive=(np.array([-9.0]), np.array([-5.0]))))
+    np.testing.assert_allclose(imagined(over, valued), imagined(over, plain), rtol=1e-6)
+    np.testing.assert_allclose(imagined(over, plain), np.ones((4, 6)), rtol=1e-3)
 
 
 def test_the_kernel_imagines_what_the_plain_path_imagines():
-    """In interpret mode, noise off: the same networks and candidates."""
-    plain = imagine(imagination(output="mean", fused="off"))
-    kernel = imagine(imagination(output="mean", fused="on", products="f32"))
+    """In interpret mode, nothing sampled: the same networks and candidates."""
+    plain, kernel = (imagined(rollouts(kernels, output="mean"), model()) for kernels in ("off", "on"))
     np.testing.assert_allclose(kernel, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_why_the_plain_path_is_taken_is_said_in_one_line():
-    assert imagination(fused="on").why_plain == ""
-    assert imagination(fused="off").why_plain == "planner.fused is off"
-    assert imagination(fused="auto").why_plain == "there is no NVIDIA GPU"
-    with pytest.raises(UserError, match="redraw"):
-        imagination(fused="on", redraw=True)
+    assert rollouts("on").fallback_reason == ""
+    assert rollouts("off").fallback_reason == "kernels are off"
+    assert rollouts("auto").fallback_reason == "there is no NVIDIA GPU"
+
+
+def test_kernels_that_are_on_and_cannot_imagine_are_refused():
+    with pytest.raises(UserError, match=r"^kernels are on, but the fused planner needs a hidden layer$"):
+        rollouts("on", NetworkSettings(hidden=()))

@@ -12,6 +12,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from posterity.errors import UserError
 from posterity.kernels import common
 from posterity.kernels import rollout as fused
 from posterity.kernels.weights import Precision
@@ -43,6 +44,8 @@ class Rollouts:
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
         self.fallback_reason = fused.fallback_reason(kernels, network, spec.obs_dim, len(spec.low), precision)
+        if kernels == "on" and self.fallback_reason:
+            raise UserError(f"kernels are on, but {self.fallback_reason}")
 
     def forward(self, key: jax.Array, model: DynamicsModel, obs: jax.Array) -> Returns:
         """Returns from `obs` [O] as one model imagines them."""
