@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity.agents.lanes import compiled, each_lane, repeated
+from posterity.agents.lanes import compiled, each_lane, full, repeated
 from posterity.types import Array, Key
 
 KEYS = [Key.of(0), Key.of(1), Key.of(2)]
@@ -49,8 +49,8 @@ def test_a_compiled_program_is_a_loop_over_lanes():
 
 def test_each_lane_in_turn_is_the_compiled_program():
     args = (pairs(), DRAW.normal(size=(3, 5, 3)).astype(np.float32), 0.5)
-    in_turn, together = each_lane(affine, *args), compiled(affine)(*args)
-    for one, other in zip(in_turn, together, strict=True):
+    in_turn = each_lane(lambda _, *one: affine(*one), KEYS, *args)
+    for one, other in zip(in_turn, compiled(affine)(*args), strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
@@ -58,6 +58,18 @@ def test_each_lane_in_turn_is_the_compiled_program():
 def test_each_lane_in_turn_has_its_own_key():
     draws = each_lane(lambda key: key.generator().normal(size=2), KEYS)
     np.testing.assert_array_equal(draws, [key.generator().normal(size=2) for key in KEYS])
+
+
+def test_each_lane_in_turn_copies_nothing_that_no_lane_changed():
+    pair = pairs()
+
+    def changed_in_lane_1(key: Key, one: Pair, number: int) -> tuple[Pair, int]:
+        return (one._replace(bias=one.bias + 1) if key == KEYS[1] else one), number
+
+    after, number = each_lane(changed_in_lane_1, KEYS, pair, 7)
+    assert after.weight is pair.weight
+    assert number == 7
+    np.testing.assert_array_equal(after.bias, pair.bias + np.array([[0], [1], [0]], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +122,20 @@ def test_a_program_is_traced_once():
     assert program.traces == 2
 
 
+@pytest.mark.parametrize(("setting", "name"), [("f32", "float32"), ("tf32", "tensorfloat32")])
+def test_matrix_products_have_the_precision_a_program_is_given(setting: str, name: str):
+    seen: list[str | None] = []
+
+    def recorded(x: jax.Array) -> jax.Array:
+        seen.append(jax.config.jax_default_matmul_precision)  # pyright: ignore[reportAttributeAccessIssue]
+        return x
+
+    before = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    compiled(recorded, setting)(np.zeros(3))
+    assert seen == [name]
+    assert jax.config.jax_default_matmul_precision == before  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_program_of_trees_alone_needs_no_keys():
     pair = pairs()
     doubled = compiled(lambda tree: jax.tree.map(lambda leaf: 2 * leaf.sum(), tree))(pair)
@@ -140,3 +166,6 @@ def test_a_call_with_everything_sent_already_is_the_call():
 def test_what_is_repeated_is_the_same_in_every_lane():
     tree = repeated({"a": jnp.arange(3)}, 2)
     np.testing.assert_array_equal(tree["a"], [[0, 1, 2], [0, 1, 2]])
+    half = full(3, 0.5)
+    np.testing.assert_array_equal(half, np.full(3, 0.5, np.float32))
+    assert full(3, 0.5) is half, "it is sent to the device once"
