@@ -39,7 +39,7 @@ def test_the_list_is_the_same_for_every_seed():
 
 def test_an_episode_is_as_long_as_the_papers_or_as_one_says():
     """By truncation, and the spec says the same."""
-    for settings, steps in (({}, 100), ({"steps_per_iteration": 7}, 7)):
+    for settings, steps in (({}, 100), ({"max_episode_steps": 7}, 7)):
         family = family_type("cheetah-gravity")(MujocoSettings.model_validate(settings))
         env = family.make(family.tasks(Key.of(0), 1)[0])
         env.reset(seed=0)
@@ -141,12 +141,12 @@ def test_observations_are_the_papers_or_gymnasiums():
     np.testing.assert_allclose(obs[1:3], [np.sin(pitch), np.cos(pitch)])
 
 
-# Physics ahead ------------------------------------------------------------------------------------------------------
+# Physics of all lanes before they step ------------------------------------------------------------------------------
 
 
 def lanes_of(name: str, observation: str, count: int) -> list[Any]:
     """A task of its own in every lane, cut off soon, so that there are resets."""
-    family = family_type(name)(MujocoSettings.model_validate({"observation": observation, "steps_per_iteration": 23}))
+    family = family_type(name)(MujocoSettings.model_validate({"observation": observation, "max_episode_steps": 23}))
     envs = [family.make(task) for task in family.tasks(Key.of(0), count)]
     for lane, env in enumerate(envs):
         env.reset(seed=lane)
@@ -167,7 +167,7 @@ STATE = ("time", "qpos", "qvel", "ctrl", "qacc_warmstart")
         ("walker-bodyparts", "gym", 3, 2),
     ],
 )
-def test_physics_ahead_is_to_the_bit_what_environments_do(
+def test_batched_physics_is_to_the_bit_what_environments_do(
     name: str, observation: str, lanes: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Whatever the tasks, with resets, with lanes that leave steps out, with actions out of bounds and the same."""
@@ -178,13 +178,13 @@ def test_physics_ahead_is_to_the_bit_what_environments_do(
         MujocoEnv, "_step_mujoco_simulation", lambda env, *rest: (alone.append(env), simulate(env, *rest))
     )
     generator = np.random.default_rng(0)
-    with BatchedPhysics(handed, threads) as bodies:
+    with BatchedPhysics(handed, threads) as physics:
         for step in range(150):
             shape = (lanes, *plain[0].action_space.shape)
             actions = generator.uniform(-1.3, 1.3, shape).astype(np.float32 if step % 2 else np.float64)
             actions = actions if step % 4 else np.tile(actions[:1], (lanes, 1))
             now = range(lanes) if step % 3 else [*range(lanes)][-2:]
-            bodies(now, [*actions])
+            physics(now, actions)
             done = [lane for lane in range(lanes) if handed[lane].unwrapped.handed is not None]
             assert set(done) <= set(now)
             assert len(done) == len(now) if threads == 1 else done, "a worker alone loses no lane, and several not all"
@@ -202,15 +202,15 @@ def test_physics_ahead_is_to_the_bit_what_environments_do(
 
 def test_what_was_handed_is_for_one_action_and_one_state():
     plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
-    actions = [np.full(3, 0.5), np.full(3, -0.5)]
-    with BatchedPhysics(handed, 1) as bodies:
-        bodies([0, 1], actions)
+    actions = np.array([[0.5] * 3, [-0.5] * 3])
+    with BatchedPhysics(handed, 1) as physics:
+        physics([0, 1], actions)
         np.testing.assert_equal(handed[0].step(actions[1]), plain[0].step(actions[1]))  # another action
         np.testing.assert_equal(handed[0].step(actions[0]), plain[0].step(actions[0]))  # not the next step either
         np.testing.assert_equal(handed[1].reset(seed=7), plain[1].reset(seed=7))
         np.testing.assert_equal(handed[1].step(actions[1]), plain[1].step(actions[1]))  # another state
-        bodies([0, 1], [actions[0]] * 2)
-        bodies([0], actions)  # what was handed before is forgotten
+        physics([0, 1], actions[[0, 0]])
+        physics([0], actions)  # what was handed before is forgotten
         assert handed[1].unwrapped.handed is None
 
 
@@ -220,20 +220,20 @@ def test_lanes_in_one_state_may_share_a_worker():
     plain, *envs = lanes = [family.make(family.tasks(Key.of(0), 1)[0]) for _ in range(4)]
     for env in lanes:
         env.reset(seed=0)
-    with BatchedPhysics(envs, 3) as bodies:
+    with BatchedPhysics(envs, 3) as physics:
         for _ in range(10):
-            bodies(range(3), [np.full(3, 0.1)] * 3)
+            physics(range(3), np.full((3, 3), 0.1))
             assert all(getattr(env.unwrapped, "handed", None) is not None for env in envs), "any worker has it"
             expected = plain.step(np.full(3, 0.1))
             for env in envs:
                 np.testing.assert_equal(env.step(np.full(3, 0.1)), expected)
 
 
-def test_physics_ahead_can_be_refused_and_cores_are_counted_everywhere(monkeypatch: pytest.MonkeyPatch):
+def test_batched_physics_can_be_refused_and_cores_are_counted_everywhere(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 9)
-    for ahead, kind in (("auto", BatchedPhysics), ("off", type(None))):
-        family = HopperGravity(MujocoSettings.model_validate({"ahead": ahead}))
+    for prestep, kind in (("auto", BatchedPhysics), ("off", type(None))):
+        family = HopperGravity(MujocoSettings.model_validate({"prestep": prestep}))
         with family.prestep(lanes_of("hopper-gravity", "paper", 4)) as made:
             assert isinstance(made, kind)
 
@@ -245,9 +245,9 @@ def test_frames_that_mujoco_left_out_after_a_warning_are_done_by_the_environment
     plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
     for envs in (plain, handed):
         envs[0].unwrapped.data.qvel[:] = 1e11
-    actions = [np.full(3, 0.5)] * 2
-    with BatchedPhysics(handed, 1) as bodies:
-        bodies([0, 1], actions)
+    actions = np.full((2, 3), 0.5)
+    with BatchedPhysics(handed, 1) as physics:
+        physics([0, 1], actions)
         assert [env.unwrapped.handed is not None for env in handed] == [False, True]
         for one, other in zip(plain, handed, strict=True):
             np.testing.assert_equal(other.step(actions[0]), one.step(actions[0]))
@@ -257,17 +257,17 @@ def test_frames_that_mujoco_left_out_after_a_warning_are_done_by_the_environment
 @pytest.mark.parametrize(
     ("lanes", "cores", "threads"), [(1, 64, 0), (3, 64, 0), (4, 4, 0), (4, 5, 4), (5, 64, 5), (6, 5, 4)]
 )
-def test_physics_is_done_ahead_where_there_are_lanes_and_cores_for_it(
+def test_physics_is_batched_where_there_are_lanes_and_cores_for_it(
     lanes: int, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("posterity.families.mujoco._cores", lambda: cores)
-    with HopperGravity().prestep(lanes_of("hopper-gravity", "paper", lanes)) as ahead:
-        assert isinstance(ahead, BatchedPhysics) == (threads > 0)
-        if isinstance(ahead, BatchedPhysics):
-            assert len(ahead.workers) == threads
-    if ahead is not None:
+    with HopperGravity().prestep(lanes_of("hopper-gravity", "paper", lanes)) as physics:
+        assert isinstance(physics, BatchedPhysics) == (threads > 0)
+        if isinstance(physics, BatchedPhysics):
+            assert len(physics.workers) == threads
+    if physics is not None:
         with pytest.raises(RuntimeError, match="shutdown"):
-            ahead([0], [np.zeros(3)])
+            physics([0], np.zeros((lanes, 3)))
 
 
 def test_without_mujoco_the_family_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
