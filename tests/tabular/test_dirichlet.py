@@ -50,7 +50,7 @@ def test_observing_leaves_the_earlier_posterior_as_it_was():
 def test_a_reward_that_is_none_of_the_levels_is_refused():
     rows = belief()
     _, task = rows.begin(rows.prior())
-    with pytest.raises(UserError, match="The environment paid 0.5, which is none of the spec's levels"):
+    with pytest.raises(UserError, match=r"The environment paid 0\.5, which is none of the spec's levels"):
         rows.observe(task, step(0, 0, 0.5, 1))
 
 
