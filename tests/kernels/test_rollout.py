@@ -10,6 +10,7 @@ import pytest
 
 from posterity.kernels import rollout as fused
 from posterity.kernels.weights import Precision
+from posterity.models import normaliser
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.mlp import Layer, Layers
 from posterity.models.normaliser import Normaliser
@@ -86,9 +87,9 @@ def plain(
     settings: NetworkSettings, sample: bool, value: TerminalValue | None, arrays: Arrays, alive: Box | None
 ) -> jax.Array:
     """The plain rollout, by the steps of a dynamics model; of its posterior nothing is used."""
-    networks, normaliser, obs, candidates = arrays
+    networks, units, obs, candidates = arrays
     posterior = Posterior(networks, networks)
-    model = DynamicsModel(posterior, normaliser, jnp.float32(1.0), jnp.ones_like(normaliser.target_mean))
+    model = DynamicsModel(posterior, units, jnp.float32(1.0), jnp.ones_like(units.target_mean))
 
     def step(key: jax.Array, place: jax.Array, action: jax.Array) -> ImaginedStep:
         return ImaginedStep(*model.step(key, place, model.predict(networks, place, action, settings), sample))
@@ -107,10 +108,10 @@ def kernel(
     arrays: Arrays,
     alive: Box | None,
 ) -> jax.Array:
-    networks, normaliser, obs, candidates = arrays
+    networks, units, obs, candidates = arrays
     returns = fused.make_fused_returns(
         networks,
-        normaliser,
+        units,
         obs,
         alive,
         settings,
@@ -217,6 +218,19 @@ def test_what_is_still_going_is_worth_its_last_state():
     going = np.asarray(expected) > 50
     assert going.any()
     assert not going.all()
+
+
+def test_a_rollout_that_comes_back_into_the_box_has_ended_all_the_same():
+    """A network by hand: the place moves by the action, and every step earns 1."""
+    problem = Problem(1, 1, (2,), activation="relu")
+    moved = Layer(jnp.array([[0.0, 0.0], [1.0, -1.0]]), jnp.zeros(2))
+    told = Layer(jnp.zeros((2, 4)).at[:, 1].set(jnp.array([1.0, -1.0])), jnp.array([1.0, 0.0, 0.0, 0.0]))
+    problem.networks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (PARTICLES, *leaf.shape)), (moved, told))
+    problem.normaliser, problem.obs = normaliser.identity(1, 1), jnp.zeros(1)
+    problem.candidates = jnp.array([[2.0, -2.0, 0.0, 0.0], [0.5, -0.5, 2.0, -2.0], [0.0, 0.0, 0.0, 0.0]])[..., None]
+    box = -jnp.ones(1), jnp.ones(1)
+    np.testing.assert_allclose(problem.fused(box), jnp.broadcast_to(jnp.array([1.0, 3.0, 4.0]), (PARTICLES, 3)))
+    np.testing.assert_allclose(problem.plain(box), problem.fused(box))
 
 
 @pytest.mark.parametrize("dims", FAMILIES.values(), ids=FAMILIES.keys())
