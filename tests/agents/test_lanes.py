@@ -117,7 +117,8 @@ def test_a_program_is_traced_once():
         out, same = program([key.fold(number) for key in KEYS], pairs(), x, 0.1 * number, number)
         assert out.shape == (3, 2)
         np.testing.assert_array_equal(same, [number] * 3)
-    assert program.traces == 1
+    program(KEYS, pairs(), np.zeros((3, 3), np.float32), jnp.float32(0.5), jnp.int32(1))
+    assert program.traces == 1, "a plain number has a dtype: a weakly typed one would be another program"
     program(KEYS, pairs(), np.zeros((3, 2, 3), np.float32), 0.0, 0)
     assert program.traces == 2
 
