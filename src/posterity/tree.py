@@ -7,7 +7,7 @@ same for all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -44,6 +44,34 @@ def leaves(node: object, name: str = "state") -> Iterator[tuple[str, object]]:
     else:
         for part, child in parts:
             yield from leaves(child, f"{name}.{part}")
+
+
+Structure: TypeAlias = "tuple[type, Sequence[str], list[Structure]] | None"  # of a branch; None: a leaf
+
+
+def flatten(node: object, into: list[object]) -> Structure:
+    """Puts the leaves of a tree into a list, and says how to grow it again: for what is done at every step."""
+    if isinstance(node, tuple | list):
+        return type(node), (), [flatten(child, into) for child in cast(Sequence[object], node)]
+    if isinstance(node, dict):
+        return dict, tuple(node), [flatten(child, into) for child in node.values()]
+    if node is None:
+        return type(None), (), []
+    into.append(node)
+    return None
+
+
+def unflatten(structure: Structure, leaves: Iterator[object]) -> object:
+    """The tree of this structure with these leaves."""
+    if structure is None:
+        return next(leaves)
+    kind, names, parts = structure
+    if kind is type(None):
+        return None
+    grown = [unflatten(part, leaves) for part in parts]
+    if kind is dict:
+        return dict(zip(names, grown, strict=True))
+    return kind(*grown) if hasattr(kind, "_fields") else kind(grown)
 
 
 def map_leaves(function: Callable[..., object], first: Tree, *others: Tree) -> Tree:

@@ -139,12 +139,20 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
 
     def act(self, keys: Keys, state: BlrlState, obs: HostArray, first: BoolArray) -> tuple[BlrlState, HostArray]:
         """Sample, merge and solve if need be; then act greedily."""
+        if not np.any(state.resample):  # most steps
+            return state, FixedPolicy(state.policy).act(keys, obs, first)
         state, actions = each_lane(self._act, keys, state, obs)
         return state, np.asarray(actions)
 
     def observe(self, keys: Keys, state: BlrlState, step: Transition) -> BlrlState:
         """Count, update the task posterior, and when the pair becomes known the world posterior."""
-        return each_lane(self._observe, keys, state, step)
+        pair = np.arange(len(keys)), step.obs, step.action
+        visits = state.visits.copy()
+        visits[pair] += 1
+        task = each_lane(self._learn, keys, state.task, step)
+        state = state._replace(visits=visits, task=task)
+        newly = visits[pair] == self.settings.known
+        return each_lane(self._pool, keys, state, newly) if newly.any() else state
 
     def update(self, keys: Keys, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
         """Nothing left to learn between iterations: every step was learned from when it happened."""
@@ -181,15 +189,15 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
             state = state._replace(policy=policy, resample=np.bool_(False), resamplings=state.resamplings + 1)
         return state, _draw(generator, state.policy[obs])
 
-    def _observe(self, key: Key, state: BlrlState, step: Transition) -> BlrlState:
-        pair = step.obs, step.action
-        visits = state.visits.copy()
-        visits[pair] += 1
-        task = self.belief.observe(state.task, step)
-        if visits[pair] != self.settings.known:
-            return state._replace(visits=visits, task=task)
-        world = self.belief.pool(state.world, task) if self.transfer else state.world
-        return state._replace(visits=visits, task=task, world=world, resample=np.bool_(True))
+    def _learn(self, key: Key, task: TaskBelief, step: Transition) -> TaskBelief:
+        return self.belief.observe(task, step)
+
+    def _pool(self, key: Key, state: BlrlState, newly: np.bool_) -> BlrlState:
+        """A pair became known, if one did: the world posterior takes in the task so far, and models are drawn anew."""
+        if not newly:
+            return state
+        world = self.belief.pool(state.world, state.task) if self.transfer else state.world
+        return state._replace(world=world, resample=np.bool_(True))
 
     def _snapshot(self, key: Key, state: BlrlState) -> BlrlSnapshot:
         return BlrlSnapshot(self._solve(key.generator(), state) if state.resample else state.policy)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -33,26 +33,26 @@ PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products o
 
 def each_lane(one: Callable[..., Result], keys: Keys, *args: object) -> Result:
     """`one` for each lane in turn, its results side by side. What no lane changed is not copied."""
-    count = len(keys)
-    wholes: list[dict[int, HostArray]] = [{} for _ in range(count)]  # for each lane's views the array of all lanes
+    wholes: list[object] = []
+    structure = tree.flatten(args, wholes)
+    results: list[list[object]] = []
+    views: list[list[object]] = []
+    shape: tree.Structure = None
+    for index, key in enumerate(keys):
+        views.append([leaf if tree.is_number(leaf) else np.asarray(leaf)[index] for leaf in wholes])
+        lane = cast("tuple[object, ...]", tree.unflatten(structure, iter(views[-1])))
+        results.append([])
+        shape = tree.flatten(one(key, *lane), results[-1])
+    origins = [{id(view): place for place, view in enumerate(lane)} for lane in views]
 
-    def view(index: int, leaf: object) -> object:
-        if tree.is_number(leaf):
-            return leaf
-        whole = np.asarray(leaf)
-        part = whole[index]
-        wholes[index][id(part)] = whole
-        return part
-
-    def joined(*parts: object) -> object:
+    def joined(parts: Sequence[object]) -> object:
         if tree.is_number(parts[0]):
             return parts[0]
-        origins = [whole.get(id(part)) for whole, part in zip(wholes, parts, strict=True)]
-        same = origins[0] is not None and all(origin is origins[0] for origin in origins)
-        return origins[0] if same else np.stack([np.asarray(part) for part in parts])
+        places = {origin.get(id(part), -1) for origin, part in zip(origins, parts, strict=True)}
+        place = places.pop()
+        return wholes[place] if place >= 0 and not places else np.stack([np.asarray(part) for part in parts])
 
-    lanes = [[tree.map_leaves(partial(view, index), arg) for arg in args] for index in range(count)]
-    return tree.map_leaves(joined, *[one(key, *lane) for key, lane in zip(keys, lanes, strict=True)])
+    return cast(Result, tree.unflatten(shape, iter([joined(parts) for parts in zip(*results, strict=True)])))
 
 
 def repeated(one: Tree, lanes: int) -> Tree:
