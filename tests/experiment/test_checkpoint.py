@@ -81,8 +81,6 @@ def test_the_place_after_the_last_iteration_is_the_next_task():
 
 
 class Memory(NamedTuple):
-    per_task = True
-
     rows: np.ndarray  # [L, K, C]
     filled: np.ndarray  # [L, K]
 
@@ -97,8 +95,8 @@ def test_a_finished_tasks_rows_are_written_once_and_come_back(tmp_path: Path):
     path = tmp_path / "state.safetensors"
     written = {}
     for place, tasks in (((0, 1), 1), ((1, 0), 1), ((1, 1), 2), ((2, 3), 3), ((3, 0), 3)):
-        checkpoint.save(path, remembering(tasks), Position(*place))
-        loaded, position = checkpoint.load(path, remembering(0))
+        checkpoint.save(path, remembering(tasks), Position(*place), "memory")
+        loaded, position = checkpoint.load(path, remembering(0), "memory")
         assert position[:2] == place
         np.testing.assert_array_equal(loaded["memory"].rows, remembering(tasks)["memory"].rows)
         np.testing.assert_array_equal(loaded["memory"].filled, remembering(tasks)["memory"].filled)
@@ -109,10 +107,10 @@ def test_a_finished_tasks_rows_are_written_once_and_come_back(tmp_path: Path):
 
 def test_a_lost_file_of_a_finished_task_is_named(tmp_path: Path):
     path = tmp_path / "state.safetensors"
-    checkpoint.save(path, remembering(2), Position(1))
+    checkpoint.save(path, remembering(2), Position(1), "memory")
     (tmp_path / "task-0000-rows.safetensors").unlink()
     with pytest.raises(UserError, match="task-0000-rows"):
-        checkpoint.load(path, remembering(0))
+        checkpoint.load(path, remembering(0), "memory")
 
 
 def test_a_tree_by_itself_comes_back(tmp_path: Path):
