@@ -11,12 +11,12 @@ import posterity
 
 SOURCE = Path(posterity.__file__).parent
 LAYERS = [
-    {"types", "errors", "settings", "tree"},
+    {"types", "errors", "settings", "tree", "files"},
     {"plugins"},
     {"families", "tabular", "models", "planning"},
     {"kernels"},
     {"agents"},
-    {"experiment"},
+    {"experiment", "control"},
     {"report"},
     {"api", "commands"},
     {"cli"},

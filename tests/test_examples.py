@@ -101,6 +101,17 @@ def test_the_planner_alone_finds_the_known_optimum(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(actions[:3], [-0.618, -0.236, -0.090], atol=0.01)
 
 
+def test_a_control_loop_acts_learns_and_keeps_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    budget = "--tasks 1 --iterations 2 --steps-per-iteration 40 --planner.cem-iterations 2"
+    run(tmp_path / "run", f"pendulum-gravity {budget} {SMALL_PLANS} {SMALL_FITS}")
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "m.posterity"), "--task", "new"]) == 0
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from control_loop import control  # pyright: ignore[reportMissingImports]
+
+    assert len(control(str(tmp_path / "m.posterity"), steps=210, period=0.001)) == 1
+    assert (tmp_path / "m-after.posterity").exists()
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_says_how_to_run_it(path: Path):
     docstring = path.read_text().split('"""')[1]

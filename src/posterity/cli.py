@@ -27,6 +27,8 @@ COMMANDS = {
     ),
     "join": ("posterity.commands.joining:join", "one run of several that differ only in their seeds"),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
+    "export": ("posterity.commands.exporting:export", "one learner of a run as a file, to take to a machine"),
+    "serve": ("posterity.commands.serving:serve", "answer a machine over HTTP on this computer with an exported file"),
     "bench": ("posterity.commands.benching:bench", "planner, fit, env, run: how fast this machine is"),
     "theory": ("posterity.commands.theory:theory", "coin, radius, complexity, transfer: the paper's theory, run"),
 }

@@ -6,7 +6,7 @@ same for all lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -81,6 +81,15 @@ def map_leaves(function: Callable[..., object], first: Tree, *others: Tree) -> T
         return cast(Tree, function(first, *others))
     beside = [[child for _, child in children(other) or []] for other in others]
     return rebuilt(first, [map_leaves(function, *row) for row in zip((c for _, c in parts), *beside, strict=True)])
+
+
+def filled(node: Tree, arrays: Mapping[str, object], name: str = "state") -> Tree:
+    """`node` with the arrays of its leaves' names for leaves, and numbers where it has numbers."""
+    parts = children(node)
+    if parts is None:
+        found = arrays[name]
+        return type(node)(np.asarray(found).item()) if is_number(node) else cast(Tree, found)  # pyright: ignore[reportCallIssue]
+    return rebuilt(node, [filled(child, arrays, f"{name}.{part}") for part, child in parts])
 
 
 def is_number(leaf: object) -> bool:

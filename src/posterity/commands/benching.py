@@ -1,15 +1,16 @@
-"""`posterity bench planner | fit | env | run`: how fast this machine is."""
+"""`posterity bench planner | fit | env | run | control`: how fast this machine is."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from posterity.commands.arguments import parse
-from posterity.errors import unknown
+from posterity.errors import UserError, unknown
 from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
 from posterity.experiment.folder import session
@@ -26,6 +27,9 @@ class BenchArgs(Settings):
         (1,), "Learners side by side; several numbers are measured one after the other.", min_length=1
     )
     iterations: int = setting(5, "Iterations to measure, for `bench run`.", ge=1)
+    machine: Path | None = setting(None, "A file that `posterity export` wrote, for `bench control`.")
+    steps: int = setting(500, "Actions at each rate, for `bench control`.", ge=10)
+    episodes: int = setting(5, "Episodes with each budget, for `bench control`.", ge=1)
     as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
@@ -33,12 +37,13 @@ SUBJECTS = {
     "planner": "milliseconds an action: plain, fused and backward, and TFLOP/s beside those of one large product",
     "fit": "microseconds a gradient step",
     "env": "environment steps a second, and microseconds for a step of all lanes",
+    "control": "latency of a controller at 50 and 100 Hz, and its return against its budget of time",
     "run": "seconds an iteration of the whole loop, and what a whole run would take",
 }
 
 
 def bench(args: Sequence[str]) -> int:
-    """One of the four."""
+    """One of the subjects."""
     if not args or args[0] in ("-h", "--help"):
         print("usage: posterity bench SUBJECT [options]    posterity bench SUBJECT --help\n")
         print("\n".join(f"  {name:<8} {what}" for name, what in SUBJECTS.items()))
@@ -62,6 +67,8 @@ def bench(args: Sequence[str]) -> int:
 
 
 def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
+    if subject == "control":
+        return _control(asked)
     if subject == "run":
         return measure.bench_run(resolve(asked.family, None, asked.preset, {"seeds": lanes}), asked.iterations)
     config = resolve(asked.family, None, asked.preset, {"tasks": 1, "iterations": 2, "seeds": lanes})
@@ -71,6 +78,17 @@ def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
         "env": measure.bench_env,
     }
     return subjects[subject](config)
+
+
+def _control(asked: BenchArgs) -> list[Record]:
+    if asked.machine is None:
+        raise UserError("Which machine? For example: posterity bench control --machine machine.posterity")
+    from posterity.control.bench import bench_control
+    from posterity.control.controller import Controller
+
+    with Controller.load(asked.machine) as controller:
+        controller.warm_up()
+        return bench_control(controller, asked.steps, asked.episodes)
 
 
 def _rounded(facts: Record) -> Record:

@@ -12,7 +12,6 @@ to a file of its own beside it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -23,6 +22,7 @@ from safetensors.numpy import save as to_bytes
 
 from posterity import tree
 from posterity.errors import UserError
+from posterity.files import replace
 from posterity.types import HostArray, Record
 
 Tree = TypeVar("Tree")
@@ -72,7 +72,7 @@ def load(path: Path, template: Tree, task_memory: str = "") -> tuple[Tree, Posit
         if position.task < leaf.shape[1]:
             leaf[:, position.task] = found[name]
         found[name] = leaf
-    return tree.map_leaves(_as, template, _filled(template, "state", found)), position
+    return tree.map_leaves(_as, template, tree.filled(template, found)), position
 
 
 def _as(like: object, leaf: object) -> object:
@@ -118,7 +118,7 @@ def save_tree(path: Path, snapshot: object) -> None:
 
 def load_tree(path: Path, template: Tree) -> Tree:
     """A tree in the shape of `template`."""
-    return _filled(template, "state", read(path, dict(tree.leaves(template))))
+    return tree.filled(template, read(path, dict(tree.leaves(template))))
 
 
 def _opened(path: Path) -> Any:
@@ -145,30 +145,7 @@ def read_position(path: Path) -> Position:
         raise UserError(f"Cannot read the checkpoint {path}: {error}") from error
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Puts `content` in the place of `path` at once: a reader sees the old file or the new one."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
 def _position(path: Path, metadata: dict[str, str] | None) -> Position:
     if metadata is None or metadata.get("format") != str(FORMAT):
         raise UserError(f"{path} is not a checkpoint of this version (format {FORMAT})")
     return Position(**json.loads(metadata["position"]))
-
-
-def _filled(node: Tree, name: str, arrays: Mapping[str, HostArray]) -> Tree:
-    """`node` with the arrays of these names for leaves, and numbers where it has numbers."""
-    parts = tree.children(node)
-    if parts is None:
-        array = arrays[name]
-        return type(node)(array.item()) if tree.is_number(node) else cast(Tree, array)  # pyright: ignore[reportCallIssue]
-    return tree.rebuilt(node, [_filled(child, f"{name}.{part}", arrays) for part, child in parts])

@@ -1,0 +1,72 @@
+"""`posterity export`: what a run learned, as one file to take to a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from posterity.commands.arguments import parse, terminal, typed
+from posterity.errors import UserError
+from posterity.settings import Settings, argument, setting
+
+
+class ExportArgs(Settings):
+    """Writes one learner of a run into a file that a controller can act, adapt and learn with."""
+
+    folder: Path = argument(..., "The folder of the run.")
+    out: Path = setting(Path("machine.posterity"), "The file to write.")
+    seed: int | None = setting(None, "The seed of the learner to take; none: the run's first.", ge=0)
+    task: Literal["latest", "new"] = setting(
+        "latest", "The machine is the one of the run's latest task (latest), or one that was not met yet (new)."
+    )
+    memory: int = setting(5000, "Transitions of each task to take along, and room for on the machine.", ge=2)
+    room: int = setting(1, "Further tasks that there is room for.", ge=0)
+    force: bool = setting(False, "Replace a file that is there.")
+
+
+def export(args: Sequence[str]) -> int:
+    """Writes the file and says what is in it."""
+    asked = parse(ExportArgs, args, "export")
+    if asked.out.exists() and not asked.force:
+        raise UserError(f"{asked.out} is there already; --force replaces it")
+    if not asked.out.parent.is_dir():
+        raise UserError(f"There is no folder {asked.out.parent}")
+    from posterity.control.export import exported
+    from posterity.control.machine import write_machine
+
+    learned, made = _read(asked, typed("export", args))
+    machine = exported(learned, made, asked.memory, asked.room + (asked.task == "new"), asked.task == "new")
+    write_machine(asked.out, machine)
+    header, size = machine.header, asked.out.stat().st_size / 2**20
+    which = "a new task" if asked.task == "new" else f"task {header.tasks}"
+    terminal().print(f"{asked.out}: {header.method} on {header.family}, seed {header.seed}, {which}; {size:.1f} MiB")
+    return 0
+
+
+def _read(asked: ExportArgs, command: str):
+    from posterity.control.export import Learned
+    from posterity.experiment import checkpoint
+    from posterity.experiment.folder import RunFolder, read_config, session
+    from posterity.experiment.run import build
+    from posterity.types import Budget, Key
+
+    config, folder = read_config(asked.folder), RunFolder(asked.folder)
+    if not folder.checkpoint.exists():
+        raise UserError(f"{asked.folder} has no checkpoint to export")
+    seeds = range(config.seed, config.seed + config.seeds)
+    seed = config.seed if asked.seed is None else asked.seed
+    if seed not in seeds:
+        raise UserError(f"{asked.folder} has no seed {seed}; it has {seeds[0]} to {seeds[-1]}")
+    family, agent = build(config)
+    if family.finite:
+        raise UserError(f"'{config.family}' has finite MDPs for tasks; a machine has real observations and actions")
+    position = folder.position()
+    if (position.task, position.iteration) == (0, 0):
+        raise UserError(f"{asked.folder} has learned nothing yet")
+    template = agent.init([Key.of(each).fold("init") for each in seeds])
+    state, _ = checkpoint.load(folder.checkpoint, template, agent.task_memory)
+    budget = Budget(config.tasks, config.iterations, config.steps_per_iteration)
+    met = position.task + (position.iteration > 0)
+    names = config.family, config.env, config.method, config.agent
+    return Learned(*names, family.spec, budget, agent, state, seeds.index(seed), seed, met), session(command)

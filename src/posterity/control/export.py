@@ -1,0 +1,81 @@
+"""From a learner in a run to a machine file: one lane of it, with a bounded memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from posterity import tree
+from posterity.control import building, familiarity
+from posterity.control.building import AnyAgent
+from posterity.control.machine import FORMAT, Header, Machine, encoded
+from posterity.control.pilots import pilot_for
+from posterity.errors import UserError
+from posterity.settings import Settings
+from posterity.types import Budget, Facts, Key, Record, Spec
+
+
+class Learned(NamedTuple):
+    """A learner, as a run leaves it."""
+
+    family: str
+    env: Settings
+    method: str
+    settings: Settings
+    spec: Spec
+    budget: Budget
+    agent: AnyAgent
+    state: object  # of all lanes
+    lane: int
+    seed: int  # of that lane
+    tasks: int  # that were met
+
+
+def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: bool) -> Machine:
+    """One lane of a learner as a machine file, with room for `room` further tasks.
+
+    `memory`: how many transitions of each task it may hold. `begin_task`: the machine is a task that was not met yet.
+    """
+    if not isinstance(learned.spec, Spec):
+        raise UserError(f"'{learned.family}' has finite MDPs for tasks; a machine has real observations and actions")
+    steps = learned.budget.steps_per_iteration
+    if memory < 2 * steps:
+        raise UserError(f"A memory of {memory} transitions is less than two iterations of {steps}")
+    key = Key.of(learned.seed).fold("export")
+    state = tree.map_leaves(
+        lambda leaf: leaf if tree.is_number(leaf) else np.asarray(leaf)[learned.lane : learned.lane + 1], learned.state
+    )
+    pilot = pilot_for(learned.agent)
+    try:
+        agent, budget, tasks = learned.agent, learned.budget, learned.tasks
+        if agent.task_memory:
+            budget = Budget(tasks + room, -(-memory // steps), steps)
+            state = pilot.bounded(state, (budget.iterations - 1) * steps)
+            agent = building.rebuilt(learned.method, learned.spec, learned.settings, budget)
+            state = building.laid(building.fresh_state(agent, learned.seed), state)
+        else:
+            state = building.on_device(building.fresh_state(agent, learned.seed), state)
+        calibration = familiarity.calibrated(pilot, key, state)
+        if begin_task:
+            state, tasks = agent.begin_task([key.fold("begin")], state), tasks + 1
+    finally:
+        pilot.close()
+    header = Header(
+        format=FORMAT,
+        method=learned.method,
+        family=learned.family,
+        env=_json(learned.env),
+        agent=_json(learned.settings),
+        spec=encoded(learned.spec),
+        budget=(budget.tasks, budget.iterations, budget.steps_per_iteration),
+        tasks=tasks,
+        seed=learned.seed,
+        calibration=calibration,
+        made=dict(made),
+    )
+    return Machine(header, building.named(state))
+
+
+def _json(settings: Settings) -> Record:
+    return settings.model_dump(mode="json")
