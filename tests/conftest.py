@@ -62,6 +62,31 @@ def made_up() -> MakeUp:
 
 
 @pytest.fixture
+def iterate() -> Callable[..., Any]:
+    """Goes on with a run for so many iterations, then stops it: `iterate(config, folder, 2)`."""
+    from posterity.experiment.progress import Quiet
+    from posterity.experiment.run import Outcome, lifelong
+
+    class After(Quiet):
+        """Counts iterations."""
+
+        def __init__(self, iterations: int) -> None:
+            self.left = iterations
+
+        def advance(self, mean_return: float) -> None:
+            self.left -= 1
+
+        def reason(self) -> str:
+            return "enough" if self.left <= 0 else ""
+
+    def run(config: Any, folder: Any, iterations: int = 1) -> Outcome:
+        stop = After(iterations)
+        return lifelong(config, folder, stop, stop.reason)
+
+    return run
+
+
+@pytest.fixture
 def played() -> Callable[[Path, str, dict[int, list[list[float]]]], Path]:
     """Adds a score to a made-up run: seed -> task -> the returns of its episodes."""
 

@@ -1,4 +1,4 @@
-"""The library in four functions: `run`, `resume`, `evaluate`, `read`. The command line does the same and shows more.
+"""The library: `run`, `resume`, `evaluate`, `read` do what the commands do; `load` gives a program the learner itself.
 
 import posterity
 
@@ -12,32 +12,63 @@ from pathlib import Path
 from typing import Any
 
 from posterity.agents.base import SCORES, Score
-from posterity.experiment.config import resolve
+from posterity.experiment.config import checked, merged, resolve
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.learner import Learner, load_learner
 from posterity.experiment.progress import Quiet
 from posterity.experiment.records import Run, evaluation_name, read_run
 from posterity.experiment.run import check, guarded, lifelong
+from posterity.experiment.source import begin_from, check_more_tasks, checked_source, open_source, starting_config
 from posterity.report.metrics import Interval
 from posterity.report.scores import intervals
 
 
-def run(family: str, *, out: str | Path, method: str | None = None, preset: str = "quick", **changes: Any) -> Run:
-    """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}."""
-    config = resolve(family, method, preset, changes)
-    check(config)
-    folder = RunFolder.create(Path(out), config, command=f"posterity.run({family!r}, method={config.method!r})")
+def run(
+    family: str,
+    *,
+    out: str | Path,
+    method: str | None = None,
+    preset: str | None = None,
+    source: str | Path | None = None,
+    **changes: Any,
+) -> Run:
+    """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
+
+    `source` is the folder of a run to go on from: its agent, with what it has learned, meets the tasks of this one.
+    """
+    if source is None:
+        config, other = resolve(family, method, preset or "quick", changes), None
+    else:
+        begin = starting_config(open_source(Path(source)), family, method, preset)
+        config = checked(type(begin), merged(begin.model_dump(), changes))
+        other = checked_source(Path(source), config)
+    check(config, other.position.met if other else 0)
+    command = f"posterity.run({family!r}, method={config.method!r})"
+    folder = RunFolder.create(Path(out), config, command, other and begin_from(other, config))
     guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)
 
 
-def resume(out: str | Path) -> Run:
-    """Goes on with the run in folder `out` to its end."""
-    folder, config = RunFolder.reopen(Path(out), command="posterity.resume()")
-    if not folder.position().finished:
+def resume(out: str | Path, *, tasks: int | None = None) -> Run:
+    """Goes on with the run in folder `out` to its end. `tasks`: it is to meet so many in all."""
+    if tasks is not None:
+        check_more_tasks(Path(out), tasks)
+    more = "" if tasks is None else f"tasks={tasks}"
+    folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks)
+    if folder.position().task < config.tasks:
         guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)
+
+
+def load(out: str | Path, *, lane: int | None = 0, tasks: int = 8, iterations: int | None = None) -> Learner:
+    """The learner of the run in folder `out`, for a program of one's own: see `Learner`.
+
+    `lane` chooses one of the run's learners (0 is the first seed); None: all of them side by side. There is room for
+    `tasks` more tasks, each of `iterations` iterations (as many as in the run if not given). The folder is only read.
+    """
+    return load_learner(Path(out), lane, tasks, iterations)
 
 
 def evaluate(

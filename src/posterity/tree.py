@@ -7,9 +7,11 @@ same for all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+
+from posterity.types import HostArray
 
 Tree = TypeVar("Tree")
 
@@ -102,6 +104,41 @@ def lane(tree: Tree, index: int) -> Tree:
     return map_leaves(lambda leaf: leaf if is_number(leaf) else np.asarray(leaf)[index], tree)
 
 
+def copied(tree: Tree) -> Tree:
+    """A tree whose arrays share no memory with the old one's."""
+    return map_leaves(lambda leaf: leaf if is_number(leaf) else in_library_of(leaf, np.array(leaf)), tree)
+
+
+def lanes(tree: Tree, begin: int, end: int) -> Tree:
+    """Some of the lanes of a tree, still with their leading axis."""
+    return map_leaves(lambda leaf: leaf if is_number(leaf) else leaf[begin:end], tree)
+
+
 def stack(lanes: Sequence[Tree]) -> Tree:
     """Lanes side by side: the arrays of the result have a leading axis of lanes."""
     return map_leaves(lambda *some: some[0] if is_number(some[0]) else np.stack(some), *lanes)
+
+
+def extended(node: Tree, fresh: Tree) -> Tree:
+    """`node` in the sizes of `fresh`: what an array has more there is as it is there."""
+    return map_leaves(_extended, node, fresh)
+
+
+def _extended(leaf: object, fresh: object) -> object:
+    part, whole = np.asarray(leaf), np.array(fresh)
+    if is_number(leaf) or part.shape == whole.shape:
+        return leaf
+    put_corner(whole, part)
+    return in_library_of(fresh, whole)
+
+
+def put_corner(whole: HostArray, part: HostArray) -> None:
+    """Writes `part` over the beginning of every axis of `whole`."""
+    whole[tuple(slice(size) for size in part.shape)] = part
+
+
+def in_library_of(like: object, leaf: object) -> object:
+    """An array of the library that `like` is of: a JAX array goes back to its device. A number stays one."""
+    if isinstance(like, np.ndarray | np.generic) or is_number(like):
+        return leaf
+    return cast(Any, like).__array_namespace__().asarray(leaf)

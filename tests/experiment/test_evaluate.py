@@ -17,9 +17,8 @@ from posterity.experiment import checkpoint
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Evaluator, Line, Plan, evaluate
 from posterity.experiment.folder import RunFolder, read_config
-from posterity.experiment.progress import Quiet
 from posterity.experiment.records import encode, read_run
-from posterity.experiment.run import lifelong
+from posterity.experiment.run import Stopped
 from posterity.families.base import Family
 from posterity.families.mujoco import BatchedPhysics, HopperGravity
 from posterity.families.pendulum import PendulumGravity, PendulumSettings
@@ -94,18 +93,38 @@ def test_going_back_by_the_task_alone_is_acting_as_when_the_task_ended(run: Path
     assert (acts("back", "world-only", spoiled) != acts("back", "world-only", latest)).any()
 
 
-def test_a_run_that_is_set_to_blend_does_so_unless_told_otherwise(run: Path, tmp_path: Path):
+def test_a_run_that_is_set_to_blend_does_so_unless_told_otherwise(run: Path):
+    config = read_config(run)
+    agent = {**config.agent.model_dump(), "backward": {"variant": "blend"}}
+    blending = type(config).model_validate({**config.model_dump(), "agent": agent})
+    assert Evaluator(config, RunFolder(run), Plan()).variant == "confidence"
+    assert Evaluator(blending, RunFolder(run), Plan()).variant == "blend"
+    assert Evaluator(blending, RunFolder(run), Plan(back_variant="confidence")).variant == "confidence"
+
+
+def test_settings_that_are_not_the_runs_are_refused_and_scores_stay(run: Path, tmp_path: Path):
+    """A changed seed would overwrite scores by those of tasks the run never met."""
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    config = (copy / "config.toml").read_text()
+    (copy / "config.toml").write_text(config.replace("seed = 0", "seed = 7"))
+    with pytest.raises(UserError, match=r"config\.toml was changed since the checkpoint"):
+        evaluate(copy, Plan(), quiet)
+
+
+def test_a_time_limit_ends_an_evaluation_and_scores_that_are_whole_are_written(run: Path, tmp_path: Path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     shutil.rmtree(copy / "evaluation", ignore_errors=True)
-    config = (copy / "config.toml").read_text()
-    assert 'variant = "confidence"' in config
-    (copy / "config.toml").write_text(config.replace('variant = "confidence"', 'variant = "blend"'))
-    found = posterity.evaluate(copy, scores=("back",), episodes=1)
-    assert set(found) == {"back-blend"}
-    lines = evaluate(copy, Plan(scores=("back",), back_variant="confidence", episodes=1), quiet)
-    assert {line["variant"] for line in lines} == {"confidence"}
-    assert {path.stem for path in (copy / "evaluation").iterdir()} == {"back-blend", "back-confidence"}
+    played: list[str] = []
+    with pytest.raises(Stopped, match="time limit"):
+        evaluate(
+            copy,
+            Plan(scores=("train", "back"), episodes=1),
+            lambda score, *_: played.append(score),
+            lambda: "time limit" if played else "",
+        )
+    assert {path.stem for path in (copy / "evaluation").iterdir()} == {"train"}
 
 
 def test_going_back_after_every_task_is_over_the_tasks_before(run: Path):
@@ -189,7 +208,7 @@ class Witness(Agent[Place, Place]):
 def use(monkeypatch: pytest.MonkeyPatch, family: Family, agent: Witness) -> None:
     """Runs and evaluations are of this family and this agent from now on."""
     for module in ("run", "evaluate"):
-        monkeypatch.setattr(f"posterity.experiment.{module}.build", lambda config: (family, agent))
+        monkeypatch.setattr(f"posterity.experiment.{module}.build", lambda *_: (family, agent))
 
 
 def test_each_score_is_played_with_the_snapshot_of_its_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -264,10 +283,10 @@ def notes(path: Path) -> str:
     return "; ".join(sheet.notes)
 
 
-def test_scores_of_a_run_that_went_on_are_marked(tmp_path: Path):
+def test_scores_of_a_run_that_went_on_are_marked(iterate, tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", {"tasks": 2, "iterations": 1, "snapshots": True})
     folder = RunFolder.create(tmp_path / "run", config, "test")
-    lifelong(config, folder, Quiet(), lambda: "enough")
+    iterate(config, folder)
     folder.close()
     evaluate(tmp_path / "run", Plan(scores=("train", "back"), episodes=1), quiet)
     assert "before the run went on" not in notes(tmp_path / "run")
@@ -302,13 +321,13 @@ def test_a_method_with_one_way_of_going_back_refuses_a_variant(tmp_path: Path):
         evaluate(tmp_path / "run", Plan(back_variant="task-only"), quiet)
 
 
-def test_of_a_run_in_progress_only_finished_tasks_are_evaluated(tmp_path: Path):
+def test_of_a_run_in_progress_only_finished_tasks_are_evaluated(iterate, tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", {"tasks": 3, "iterations": 2, "snapshots": True})
     folder = RunFolder.create(tmp_path / "run", config, "test")
-    lifelong(config, folder, Quiet(), lambda: "enough")
+    iterate(config, folder)
     with pytest.raises(UserError, match="no finished task"):
         evaluate(tmp_path / "run", Plan(), quiet)
-    lifelong(config, folder, Quiet(), lambda: "enough")
+    iterate(config, folder)
     folder.close()
     lines = evaluate(tmp_path / "run", Plan(episodes=2), quiet)
     assert {line["task"] for line in lines} == {0}

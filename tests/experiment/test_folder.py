@@ -131,10 +131,10 @@ def test_a_configuration_changed_by_hand_is_not_gone_on_with(run: RunFolder):
 
 
 def test_a_finished_run_is_left_as_it_is(run: RunFolder):
-    run.save(STATE, Position(2, 0, finished=True), "")
+    run.save(STATE, Position(2, 0), "")
     run.close()
     again, _ = RunFolder.reopen(run.path, "test")
-    assert again.position().finished
+    assert again.position().task == 2
     assert len(read_sessions(run.path)) == 1
 
 

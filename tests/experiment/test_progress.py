@@ -1,8 +1,11 @@
 import io
 
+import jax
+import numpy as np
 import pytest
 from rich.console import Console
 
+from posterity.agents import lanes
 from posterity.experiment import progress
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import resolve
@@ -15,7 +18,9 @@ def told(console: Console, start: Position = BEGINNING) -> str:
     shown = progress.progress_for(console)
     shown.start(CONFIG, start)
     for number in range(start.task * 3 + start.iteration, 6):
-        shown.advance(number // 3, number % 3, 0.5)
+        shown.begin(number // 3, number % 3)
+        shown.step(0)
+        shown.advance(0.5)
     shown.close()
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -24,8 +29,9 @@ def told(console: Console, start: Position = BEGINNING) -> str:
 def test_plain_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     lines = told(Console(file=io.StringIO(), width=40)).splitlines()
-    assert len(lines) == 6
-    assert lines[0].startswith("item-search blrl: task 1/2, iteration 1/3, return 0.5, ")
+    assert len(lines) == 12, "a line when a step begins, and one when an iteration is done"
+    assert lines[0].startswith("item-search blrl: task 1/2, iteration 1/3, step 0/21, ")
+    assert lines[1].startswith("item-search blrl: task 1/2, iteration 1/3, return 0.5, ")
     assert lines[-1].endswith("about 0 s left")
 
 
@@ -35,7 +41,46 @@ def test_plain_lines_are_few_but_the_last_is_told():
 
 def test_a_terminal_sees_task_iteration_return_and_time_left():
     text = told(Console(file=io.StringIO(), force_terminal=True, width=140), Position(1, 1))
-    assert "task 2/2 iteration 3/3" in text
+    assert "task 2/2, iteration 3/3" in text
     assert "6/6" in text
     assert "0.5" in text
     assert "left" in text
+
+
+def test_the_time_left_is_that_of_planned_iterations_without_compiling(monkeypatch: pytest.MonkeyPatch):
+    """The first iteration is random play and takes a second, the others ten; compiling takes thirty, once."""
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    pace = progress.Pace(CONFIG, BEGINNING)
+    pace.begin(0, 0)
+    pace.step(10)
+    assert pace.left() is None, "of random play nothing is foretold"
+    clock[0] += 1
+    pace.advance()
+    pace.begin(0, 1)
+    clock[0] += 30
+    pace.compiled(30)
+    clock[0] += 5
+    pace.step(pace.steps // 2)
+    left = pace.left()
+    assert left is not None
+    assert 44 < left < 50, "half of this iteration and four more"
+    clock[0] += 5
+    pace.advance()
+    assert pace.left() == pytest.approx(40)
+
+
+def test_a_run_says_that_it_compiles():
+    console = Console(file=io.StringIO(), width=100)
+    shown = progress.progress_for(console)
+    shown.start(CONFIG, BEGINNING)
+    with lanes.compilation_told(shown):
+        lanes.compiled(plan)(np.ones((2, 3), np.float32))
+        lanes.compiled(plan)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "item-search blrl: compiling the planner, about half a minute\n"
+
+
+def plan(row: jax.Array) -> jax.Array:
+    """A program by the planner's name."""
+    return row + 1

@@ -36,13 +36,13 @@ def unbroken(path: Path, family: str = "item-search", method: str = "blrl", **ch
 
 @pytest.mark.parametrize("family", ["item-search", "random-mdp"])
 @pytest.mark.parametrize("method", ["blrl", "boss"])
-def test_resumed_records_equal_unbroken_records(tmp_path: Path, family: str, method: str):
+def test_resumed_records_equal_unbroken_records(iterate, tmp_path: Path, family: str, method: str):
     """Stopped after every single iteration."""
     whole = unbroken(tmp_path / "whole", family, method)
     config = resolve(family, method, "quick", SMALL)
     folder = RunFolder.create(tmp_path / "broken", config, "test")
     sessions = 1
-    while not lifelong(config, folder, Quiet(), lambda: "enough").finished:
+    while not iterate(config, folder).finished:
         folder.close()
         folder, config = RunFolder.reopen(tmp_path / "broken", "test")
         sessions += 1
@@ -55,7 +55,7 @@ def test_resumed_records_equal_unbroken_records(tmp_path: Path, family: str, met
     assert walls == sorted(walls), "the clock goes on over sessions"
 
 
-def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(tmp_path: Path):
+def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(iterate, tmp_path: Path):
     agent = {
         "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
         "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
@@ -66,7 +66,7 @@ def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_fo
     posterity.run("pendulum-gravity", out=tmp_path / "whole", **changes)
     config = resolve("pendulum-gravity", "vblrl", "quick", changes)
     folder = RunFolder.create(tmp_path / "broken", config, "test")
-    while not lifelong(config, folder, Quiet(), lambda: "enough").finished:
+    while not iterate(config, folder).finished:
         folder.close()
         folder, config = RunFolder.reopen(tmp_path / "broken", "test")
     folder.close()
@@ -169,10 +169,10 @@ def test_without_its_checkpoint_a_run_with_records_is_left_alone(tmp_path: Path)
     assert (tmp_path / "run" / "records.jsonl").read_bytes() == before
 
 
-def test_a_configuration_changed_by_hand_is_not_gone_on_with(tmp_path: Path):
+def test_a_configuration_changed_by_hand_is_not_gone_on_with(iterate, tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", SMALL)
     folder = RunFolder.create(tmp_path / "run", config, "test")
-    lifelong(config, folder, Quiet(), lambda: "enough")
+    iterate(config, folder)
     folder.close()
     path = tmp_path / "run" / "config.toml"
     path.write_text(path.read_text().replace("models = 5", "models = 7"))
@@ -205,11 +205,11 @@ def test_records_shorter_than_the_checkpoint_says_are_refused_and_left_as_they_a
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
-def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(tmp_path: Path):
+def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(iterate, tmp_path: Path):
     whole = unbroken(tmp_path / "whole")
     config = resolve("item-search", "blrl", "quick", SMALL)
     folder = RunFolder.create(tmp_path / "run", config, "test")
-    lifelong(config, folder, Quiet(), lambda: "enough")
+    iterate(config, folder)
     good = (tmp_path / "run" / "records.jsonl").read_bytes()
     os.dup2(os.open("/dev/full", os.O_WRONLY), folder._file.fileno())
     from posterity.experiment.run import guarded

@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
+from posterity import tree
 from posterity.settings import NoSettings, Settings
 from posterity.types import BoolArray, HostArray, Key, Transition
 
@@ -73,6 +74,14 @@ class Agent(ABC, Generic[State, Snapshot]):
     @abstractmethod
     def update(self, keys: Keys, state: State, rows: Transition) -> tuple[State, Info]:
         """An iteration ended; `rows` [L, B, ...] are its steps in order. The numbers go into its record."""
+
+    def extend(self, state: State, fresh: State) -> State:
+        """A state of a run with a smaller budget, with room for this one's. `fresh` is what `init` gives here.
+
+        Whatever grows with the number of tasks has to grow, and nothing that was learned may be lost or moved. By
+        default arrays that are larger in `fresh` begin as in `state` and end as in `fresh`; all else is of `state`.
+        """
+        return tree.extended(state, fresh)
 
     # Evaluation: acting later as now, without learning
 

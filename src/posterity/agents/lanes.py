@@ -12,9 +12,12 @@ program are packed into one array of 32-bit words, sent once, and unpacked insid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -85,6 +88,31 @@ class _Words(NamedTuple):
     kind: str  # "key", "bool" or the name of a 32-bit dtype
 
 
+class Listener(Protocol):
+    """Told when a program is compiled, which can take half a minute."""
+
+    def compiling(self, name: str) -> None:
+        """The function `name` begins to be compiled."""
+        ...
+
+    def compiled(self, name: str, seconds: float) -> None:
+        """It is compiled."""
+        ...
+
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def compilation_told(listener: Listener) -> Generator[None]:
+    """While this lasts, `listener` is told of every program that is compiled."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
 class Program(Generic[Result]):
     """`one`, compiled for all lanes. `traces` counts how often it was traced: once, unless shapes change."""
 
@@ -92,6 +120,8 @@ class Program(Generic[Result]):
         import jax
 
         self.one = one
+        inner = one.func if isinstance(one, partial) else one
+        self.name = inner.__name__.strip("_")
         self.precision = PRECISIONS[precision]
         self.traces = 0
         self._jit = jax.jit(self._lanes, static_argnums=0, donate_argnums=tuple(place + 2 for place in donate))
@@ -99,7 +129,11 @@ class Program(Generic[Result]):
     def __call__(self, *args: object) -> Result:
         """The results of all lanes."""
         layout, words, rest = _packed(args)
-        return self._jit(layout, words, *rest)
+        traces, began = self.traces, time.monotonic()
+        result = self._jit(layout, words, *rest)
+        if self.traces != traces and (listener := _listener.get()):
+            listener.compiled(self.name, time.monotonic() - began)
+        return result
 
     def on_device(self, *args: object) -> Callable[[], Result]:
         """A call with these arguments that has nothing left to send: for `posterity bench`."""
@@ -112,6 +146,8 @@ class Program(Generic[Result]):
         import jax
 
         self.traces += 1
+        if listener := _listener.get():
+            listener.compiling(self.name)
 
         def lane(row: jax.Array, *others: object) -> Result:
             pairs = zip(layout, others, strict=True)

@@ -61,6 +61,7 @@ def _write(asked: ReportArgs, out: Path, console: Console) -> None:
     plan = Plan(asked.folders, view, asked.against, asked.epsilon, asked.pool, asked.paper, asked.figures)
     made = make_report(plan, out)
     for sheet in made.sheets:
-        Terminal().print(sheet.terminal())
+        screen = Terminal()
+        screen.print(sheet.terminal(screen.width))
     for path in made.files:
         console.print(str(path))

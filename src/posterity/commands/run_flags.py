@@ -23,6 +23,7 @@ FIRST = (
     "seed",
     "out",
     "time-limit",
+    "from",
     "planner.horizon",
 )
 GENERAL = (
@@ -36,6 +37,11 @@ class RunArgs(Settings):
 
     out: Path | None = setting(None, "Folder of the run; if not given, the next free one in runs/.")
     time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
+    source: Path | None = setting(
+        None,
+        "Begin with what another run has learned: its folder. Settings and method are then that run's.",
+        alias="from",
+    )
 
 
 def common_flags() -> list[Flag]:
@@ -68,6 +74,10 @@ def family_first(args: Sequence[str]) -> list[str]:
 
 def starting_point(args: Sequence[str]) -> RunConfig:
     """The configuration before any other flag is read. `args` begin with the family."""
+    if source := option(args, "--from"):
+        from posterity.experiment.source import open_source, starting_config
+
+        return starting_config(open_source(Path(source)), args[0], option(args, "--method"), option(args, "--preset"))
     preset = option(args, "--preset") or RunConfig.model_fields["preset"].default
     return resolve(args[0], option(args, "--method"), preset)
 

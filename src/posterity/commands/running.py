@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -17,6 +14,8 @@ from posterity.experiment.config import RunConfig, checked, merged, resolve
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import progress_for
 from posterity.experiment.run import Outcome, check, guarded, lifelong
+from posterity.experiment.source import begin_from, check_more_tasks, checked_source
+from posterity.experiment.stop import Stop
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts
 
@@ -33,17 +32,20 @@ def run(args: Sequence[str]) -> int:
         f"Learns a stream of tasks. In brackets: what {config.method} has on {config.family}, preset {config.preset}."
     )
     values = read(groups, words, "run", about)
-    asked = RunArgs.model_validate({name: values.pop(name) for name in RunArgs.model_fields if name in values})
+    names = [field.alias or name for name, field in RunArgs.model_fields.items()]
+    asked = RunArgs.model_validate({name: values.pop(name) for name in names if name in values})
     flags = [flag for group in groups for flag in group.flags]
     config = checked(type(config), merged(config.model_dump(), values), lambda place: shown(place, flags))
     console = terminal()
-    return tell(start(config, asked.out, seconds(asked.time_limit), typed("run", args), console), console)
+    limit, command = seconds(asked.time_limit), typed("run", args)
+    return tell(start(config, asked.out, limit, command, console, asked.source), console)
 
 
 class ResumeArgs(Settings):
-    """Goes on with a run that was stopped."""
+    """Goes on with a run that was stopped, or with a finished one that is to meet more tasks."""
 
     folder: Path = argument(..., "The folder of the run.")
+    tasks: int | None = setting(None, "Tasks to learn in all, those the run has met included.", ge=1)
     time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
 
 
@@ -51,15 +53,26 @@ def resume(args: Sequence[str]) -> int:
     """Goes on with a run."""
     asked = parse(ResumeArgs, args, "resume")
     limit, console = seconds(asked.time_limit), terminal()
-    folder, config = RunFolder.reopen(asked.folder, typed("resume", args))
+    if asked.tasks is not None:
+        check_more_tasks(asked.folder, asked.tasks)
+    folder, config = RunFolder.reopen(asked.folder, typed("resume", args), asked.tasks)
+    if folder.position().task >= config.tasks:
+        name = shlex.quote(str(folder.path))
+        more = f"posterity resume {name} --tasks {config.tasks + 1}"
+        console.print(f"{name} has met its {config.tasks} tasks. Meet more with: {more}", markup=False)
+        return 0
     return tell(_session(config, folder, limit, console), console)
 
 
-def start(config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console) -> Outcome:
-    """A new run, into `out` or the next free folder below runs/."""
-    check(config)
+def start(
+    config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console, source: Path | None = None
+) -> Outcome:
+    """A new run, into `out` or the next free folder below runs/; from nothing, or from what `source` has learned."""
+    other = None if source is None else checked_source(source, config)
+    check(config, other.position.met if other else 0)
     path = out or next_folder(f"{config.family}-{config.method}".replace(":", "-"))
-    return _session(config, RunFolder.create(path, config, command), limit, console)
+    folder = RunFolder.create(path, config, command, other and begin_from(other, config))
+    return _session(config, folder, limit, console)
 
 
 def compare(
@@ -80,9 +93,9 @@ def tell(outcome: Outcome, console: Console) -> int:
     """Says how the session ended, and the command that goes on from there."""
     name = shlex.quote(str(outcome.folder))
     if outcome.finished:
-        console.print(f"Done: {name}. See it with: posterity report {name}")
+        console.print(f"Done: {name}. See it with: posterity report {name}", markup=False)
         return 0
-    console.print(f"Stopped ({outcome.reason}). Go on with: posterity resume {name}")
+    console.print(f"Stopped ({outcome.reason}). Go on with: posterity resume {name}", markup=False)
     return 130 if outcome.reason == "interrupted" else 0  # what a shell reports for a program ended by Ctrl-C
 
 
@@ -95,40 +108,9 @@ def next_folder(name: str) -> Path:
 
 
 def _session(config: RunConfig, folder: RunFolder, limit: float | None, console: Console) -> Outcome:
-    if folder.position().finished:
-        folder.close()
-        return Outcome(folder.path, True, "")
     progress = progress_for(console)
     with Stop(limit) as stop:
         try:
             return guarded(folder, lambda: lifelong(config, folder, progress, stop.reason))
         finally:
             progress.close()
-
-
-class Stop:
-    """Why to stop: the clock, or a signal. A second signal ends the program at once."""
-
-    def __init__(self, limit: float | None) -> None:
-        self.until = None if limit is None else time.monotonic() + limit
-        self.signalled = False
-        self.old: dict[int, Any] = {}
-
-    def __enter__(self) -> Stop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.old[number] = signal.signal(number, self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.old.items():
-            signal.signal(number, handler)
-
-    def _hear(self, number: int, frame: object) -> None:
-        self.signalled = True
-        signal.signal(number, self.old[number])
-
-    def reason(self) -> str:
-        """Empty while there is no reason to stop."""
-        if self.signalled:
-            return "interrupted"
-        return "time limit" if self.until is not None and time.monotonic() >= self.until else ""

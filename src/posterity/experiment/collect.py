@@ -6,7 +6,7 @@ Python threads around whole steps were slower than none (docs/speed.md).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -39,8 +39,12 @@ def collect(
     envs: Sequence[Env],
     steps: int,
     prestep: Prestep | None = None,
+    before_step: Callable[[int], None] | None = None,
 ) -> tuple[State, Collected]:
-    """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another."""
+    """`steps` steps in every lane, from a fresh episode on. An episode that ends is followed by another.
+
+    `before_step` is told the number of every step. What it raises ends the iteration.
+    """
     lanes = range(len(envs))
     episode, running = [0] * len(envs), [0.0] * len(envs)
     first = np.ones(len(envs), dtype=bool)
@@ -49,6 +53,8 @@ def collect(
     returns: list[list[float]] = [[] for _ in lanes]
     successes = [Successes() for _ in lanes]
     for step in range(steps):
+        if before_step is not None:
+            before_step(step)
         state, actions = agent.act([key.fold("step", step, "act") for key in keys], state, obs, first)
         _check_actions(actions, len(envs))
         stepped = advance_all(envs, lanes, actions, prestep)

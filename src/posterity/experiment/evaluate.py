@@ -18,15 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posterity import tree
-from posterity.agents.base import SCORES, Score
+from posterity import files, tree
+from posterity.agents.base import SCORES, Keys, Policy, Score
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
 from posterity.experiment.collect import Successes, advance_all, reset
 from posterity.experiment.config import RunConfig
 from posterity.experiment.folder import Moment, RunFolder, read_config
 from posterity.experiment.records import encode_evaluation, evaluation_name
-from posterity.experiment.run import build
+from posterity.experiment.run import Stopped, build
+from posterity.families.base import Env
 from posterity.types import BoolArray, FloatArray, HostArray, Key, Task
 
 MOMENTS: dict[Score, Moment] = {"zero-shot": "begin", "start": "start", "train": "end", "back": "end"}
@@ -71,18 +72,30 @@ class Played(NamedTuple):
     success: bool | None  # whether a step succeeded; None: the family does not tell
 
 
-def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) -> list[Line]:
-    """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder."""
+def never() -> str:
+    """No reason to stop."""
+    return ""
+
+
+def evaluate(
+    path: Path, plan: Plan, tell: Callable[[Score, int, int], None], should_stop: Callable[[], str] = never
+) -> list[Line]:
+    """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder.
+
+    `should_stop` is asked before every step; with a reason, `Stopped` is raised. Scores that were whole are written.
+    """
     plan.check()
     config, folder = read_config(path), RunFolder(path)
     if not config.snapshots:
         raise UserError(f"{path} has no snapshots to evaluate; run it with --snapshots")
     if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
         raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
-    finished = folder.position().task
+    position = folder.position()
+    folder.check_config(position)
+    finished = position.task
     if finished == 0:
         raise UserError(f"{path} has no finished task to evaluate yet")
-    evaluator = Evaluator(config, folder, plan)
+    evaluator = Evaluator(config, folder, plan, should_stop)
     episodes: dict[Score, list[Entry]] = {}
     for score in plan.scores:
         if score != "start" or evaluator.agent.start_iterations < config.iterations:  # else its own model never acted
@@ -94,7 +107,7 @@ def evaluate(path: Path, plan: Plan, tell: Callable[[Score, int, int], None]) ->
     for score, entries in episodes.items():
         new = evaluator.play_all(score, entries, lambda done, total, score=score: tell(score, done, total))
         name = evaluation_name(score, evaluator.variant if score == "back" else "")
-        checkpoint.replace(out / f"{name}.jsonl", encode_evaluation(new))
+        files.replace(out / f"{name}.jsonl", encode_evaluation(new))
         lines += new
     return lines
 
@@ -121,8 +134,10 @@ def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]
 class Evaluator:
     """The agent of a run and its snapshots, ready to play."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder, plan: Plan) -> None:
-        self.config, self.folder, self.plan = config, folder, plan
+    def __init__(
+        self, config: RunConfig, folder: RunFolder, plan: Plan, should_stop: Callable[[], str] = never
+    ) -> None:
+        self.config, self.folder, self.plan, self.should_stop = config, folder, plan, should_stop
         self.family, self.agent = build(config)
         self.variant = _variant(plan.back_variant, self.agent.back_variants, config.method)
         self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
@@ -169,11 +184,21 @@ class Evaluator:
         starts = [
             self.keys[entry.lane].fold("evaluate", "task", entry.task, "episode", entry.episode) for entry in entries
         ]
-        obs = np.stack([reset(env, key) for env, key in zip(envs, starts, strict=True)])
         keys = [key.fold(score, entry.after) for key, entry in zip(starts, entries, strict=True)]
+        try:
+            return self._played(policy, envs, starts, keys)
+        finally:
+            for env in envs:
+                env.close()
+
+    def _played(self, policy: Policy, envs: Sequence[Env], starts: Keys, keys: Keys) -> list[Played]:
+        """The episodes that begin with the keys `starts`. One that never ends is left after the spec's most steps."""
+        obs = np.stack([reset(env, key) for env, key in zip(envs, starts, strict=True)])
         tally, number = Tally(len(envs)), 0
         with self.family.prestep(envs) as prestep:
-            while tally.going.any():
+            while tally.going.any() and number < self.family.spec.max_episode_steps:
+                if reason := self.should_stop():
+                    raise Stopped(reason)
                 first = np.full(len(envs), number == 0)
                 actions = policy.act([key.fold("step", number) for key in keys], obs, first)
                 tally.tell(policy.facts())
@@ -182,8 +207,6 @@ class Evaluator:
                     obs[lane] = stepped.next_obs
                     tally.add(lane, stepped.reward, stepped.success, stepped.terminated or stepped.truncated)
                 number += 1
-        for env in envs:
-            env.close()
         return tally.played()
 
     def _joined(self, pieces: Sequence[tuple[int, Moment, int]]) -> object:

@@ -18,11 +18,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+import tomllib
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import tomli_w
 
 import posterity
+from posterity import files
 from posterity.errors import UserError
 from posterity.experiment import checkpoint, records
 from posterity.experiment.checkpoint import Position
@@ -41,6 +46,13 @@ ALSO = ("jax", "jaxlib", "optax", "mujoco", "metaworld")  # where they are in us
 OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
 
 
+class Mark(NamedTuple):
+    """A place in the records."""
+
+    size: int  # bytes
+    checksum: int  # of them
+
+
 class RunFolder:
     """The files of one run. Holds the folder's lock while it is open."""
 
@@ -49,24 +61,33 @@ class RunFolder:
         self.records = path / "records.jsonl"
         self.checkpoint = path / "checkpoints" / "state.safetensors"
         self._digest = ""  # of the configuration a checkpoint belongs to
+        self._sum = 0  # checksum of the records so far
         self._file: Any = None
         self._lock: Any = None
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, command: str) -> RunFolder:
-        """A new run in a new or empty folder, or in one that a run left before it had a configuration."""
+    def create(
+        cls, path: Path, config: RunConfig, command: str, begin: Callable[[RunFolder], None] | None = None
+    ) -> RunFolder:
+        """A new run in a new or empty folder, or in one that a run left before it had a configuration.
+
+        `begin` may save a first checkpoint, for a run that does not begin with nothing.
+        """
         new = not path.exists()
-        if not new and (not path.is_dir() or {file.name for file in path.iterdir()} - OWN):
-            raise UserError(f"{path} is in the way. Go on with it: posterity resume {path}; or choose another --out")
+        if not new:
+            _check_free(path)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         folder._take()  # before anything is written, and before anything may be removed
         try:
             if (path / "config.toml").exists():
                 raise UserError(f"{path} holds a run. Go on with it: posterity resume {path}; or choose another --out")
+            _check_free(path)  # again: another run may have been here in between
             text = to_toml(config)
-            folder._open(0, text)
+            folder._open(Position(), text)
             folder._write("versions.json", _sessions([], command))
+            if begin is not None:
+                begin(folder)
             folder._write("config.toml", text)  # last: with a configuration a folder can be resumed
         except BaseException:
             folder.close()
@@ -76,35 +97,54 @@ class RunFolder:
         return folder
 
     @classmethod
-    def reopen(cls, path: Path, command: str) -> tuple[RunFolder, RunConfig]:
-        """A run to go on with. Records written after the last checkpoint are cut off; a finished run is left alone."""
+    def reopen(cls, path: Path, command: str, tasks: int | None = None) -> tuple[RunFolder, RunConfig]:
+        """A run to go on with; `tasks`: it is to meet so many in all. A finished run is left alone.
+
+        Records written after the last checkpoint are cut off.
+        """
         config = read_config(path)
+        longer = config if tasks is None else with_tasks(config, tasks, path)
         folder = cls(path)
-        text = (path / "config.toml").read_text(encoding="utf-8")
         new = not (path / "run.lock").exists()
         folder._take()  # first: another session might still be writing what is read now
         try:
             position = folder.position()
-            folder.check(position, digest(text))
-            if position.finished:
+            folder.check_config(position)
+            folder.check_records(position, config)
+            if position.task >= longer.tasks:
                 folder.close()
                 return folder, config
+            if folder.checkpoint.exists():
+                checkpoint.read_all(folder.checkpoint)  # damage is found before anything is written
             sessions = read_sessions(path)
-            folder._open(position.records, text)
+            text = (path / "config.toml").read_text(encoding="utf-8")
+            folder._open(position, text)
+            if longer is not config:  # the checkpoint fits both: it is given more room when it is loaded
+                folder._write("config.toml", tomli_w.dumps({**tomllib.loads(text), "tasks": longer.tasks}))
             folder._write("versions.json", _sessions(sessions, command))
         except BaseException:
             folder.close()
             if new:  # a folder that cannot be gone on with is left as it was
                 (path / "run.lock").unlink(missing_ok=True)
             raise
-        return folder, config
+        return folder, longer
 
     def position(self) -> Position:
         """Where the run stands; the beginning if it never came to a checkpoint."""
         return checkpoint.read_position(self.checkpoint) if self.checkpoint.exists() else Position()
 
-    def check(self, position: Position, config: str) -> None:
-        """Refuses a folder in which going on would lose records or mix settings."""
+    def check_config(self, position: Position) -> None:
+        """Refuses settings that are not those of the checkpoint. Tasks may be added."""
+        if not self.checkpoint.exists():
+            return
+        text = (self.path / "config.toml").read_text(encoding="utf-8")
+        if position.config != digest(text):
+            raise UserError(f"{self.path}/config.toml was changed since the checkpoint; undo that, or run anew")
+        if tomllib.loads(text)["tasks"] < position.tasks:
+            raise UserError(f"{self.path}/config.toml has fewer tasks than the run began with, {position.tasks}")
+
+    def check_records(self, position: Position, config: RunConfig) -> None:
+        """Refuses a folder in which going on would lose records, or build on damaged ones."""
         size = self.records.stat().st_size if self.records.exists() else 0
         begun = size > len(records.HEADER) or (self.path / "records.jsonl.xz").exists()
         if not self.checkpoint.exists() and begun:
@@ -116,8 +156,9 @@ class RunFolder:
                 f"{self.records} was cut: {size} bytes, but {position.records} when the checkpoint was written. "
                 "Put the whole file back, or run anew into another folder"
             )
-        if self.checkpoint.exists() and position.config != config:
-            raise UserError(f"{self.path}/config.toml was changed since the checkpoint; undo that, or run anew")
+        if self.checkpoint.exists():
+            seeds = range(config.seed, config.seed + config.seeds)
+            records.check(self.records, position.records, position.records_sum, seeds)
 
     def write(self, kind: str, **facts: Any) -> None:
         """Appends one line."""
@@ -127,11 +168,23 @@ class RunFolder:
         rest = memoryview(line)
         while rest:  # an almost full disk takes a part; the next write then says why
             rest = rest[self._file.write(rest) :]
+        self._sum = zlib.crc32(line, self._sum)
+
+    def mark(self) -> Mark:
+        """Where the records end now."""
+        return Mark(self._file.tell(), self._sum)
+
+    def rewind(self, mark: Mark) -> None:
+        """Takes back what was written since `mark`."""
+        self._file.truncate(mark.size)
+        self._file.seek(0, os.SEEK_END)
+        self._sum = mark.checksum
 
     def save(self, state: object, position: Position, task_memory: str) -> None:
         """A checkpoint of `state`. The records before it are on the disk before it is."""
         os.fsync(self._file.fileno())
-        place = position._replace(records=self._file.tell(), config=self._digest)
+        size, checksum = self.mark()
+        place = position._replace(records=size, records_sum=checksum, config=self._digest)
         checkpoint.save(self.checkpoint, state, place, task_memory)
 
     def describe(self, facts: Mapping[str, str]) -> None:
@@ -163,26 +216,45 @@ class RunFolder:
                 self._lock.close()
                 raise UserError(f"{self.path} is in use by another process") from None
 
-    def _open(self, size: int, config: str) -> None:
+    def _open(self, position: Position, config: str) -> None:
         self._digest = digest(config)
         self.checkpoint.parent.mkdir(exist_ok=True)
         self._file = self.records.open("ab", buffering=0)
-        self._file.truncate(size)
-        self._file.seek(0, os.SEEK_END)
-        if size == 0:  # new, or stopped before its first checkpoint
+        self.rewind(Mark(position.records, position.records_sum))
+        if position.records == 0:  # new, or stopped before its first checkpoint
             self._append(records.HEADER)
-        task = self.position().task
+        task = position.task
         for left in self.checkpoint.parent.glob("task-*-rows.safetensors"):  # of a session that came further, unsaved
             if int(left.name.split("-")[1]) >= task:
                 left.unlink()
 
     def _write(self, name: str, text: str) -> None:
-        checkpoint.replace(self.path / name, text.encode())
+        files.replace(self.path / name, text.encode())
 
 
 def digest(text: str) -> str:
-    """A fingerprint of a configuration."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """A fingerprint of a configuration. The number of tasks is no part of it: a run may be given more."""
+    settings = {name: value for name, value in tomllib.loads(text).items() if name != "tasks"}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def with_tasks(config: RunConfig, tasks: int, path: Path) -> RunConfig:
+    """The configuration of the run in `path` with more tasks."""
+    if tasks < config.tasks:
+        raise UserError(f"{path} is a run of {config.tasks} tasks; --tasks can add to them, not take away")
+    return config if tasks == config.tasks else config.model_copy(update={"tasks": tasks})
+
+
+def _check_free(path: Path) -> None:
+    """Refuses a folder in which there is anything to lose."""
+    if not path.is_dir() or {file.name for file in path.iterdir()} - OWN:
+        raise UserError(f"{path} is in the way. Go on with it: posterity resume {path}; or choose another --out")
+    written, saved = path / "records.jsonl", path / "checkpoints"
+    begun = written.exists() and not records.HEADER.startswith(written.read_bytes())
+    if begun or (saved.exists() and any(saved.iterdir())):
+        raise UserError(
+            f"{path} has records or checkpoints but no config.toml. Choose another --out; nothing is touched"
+        )
 
 
 def _sessions(earlier: list[Any], command: str) -> str:

@@ -16,6 +16,7 @@ import json
 import lzma
 import math
 import tomllib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -187,6 +188,22 @@ def read_records(path: Path) -> list[Record]:
     return _parse(path / "records.jsonl", lines, torn=written is not None)
 
 
+def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
+    """Refuses records whose first `size` bytes are not those that were written, and names the line if one is broken."""
+    with path.open("rb") as file:
+        content = file.read(size)
+    if zlib.crc32(content) == checksum:
+        return
+    known = {*seeds}
+    lines = content.split(b"\n")[:-1]
+    for number, line in enumerate(lines, 1):
+        record = _decoded(path, number, line)
+        whole = record.get("kind") == "header" if number == 1 else record.get("seed") in known
+        if not whole:
+            raise UserError(f"{path}, line {number}, is not a record of this run")
+    raise UserError(f"{path} was changed since the checkpoint; put the file back as it was, or run anew")
+
+
 def check_format(path: Path) -> None:
     """Refuses a run folder whose records are of another format; one that has none yet is let be."""
     plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
@@ -226,7 +243,7 @@ def _checkpointed(path: Path) -> int | None:
     with file.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
-    return json.loads(header["__metadata__"]["position"])["records"]
+    return json.loads(json.loads(header["__metadata__"]["posterity"])["position"])["records"]
 
 
 def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:

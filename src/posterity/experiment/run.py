@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posterity.agents import lanes
 from posterity.agents import method as find_method
 from posterity.agents.base import Agent, Info
 from posterity.errors import UserError
 from posterity.experiment import checkpoint
-from posterity.experiment.checkpoint import Position
+from posterity.experiment.checkpoint import DamageError, Position
 from posterity.experiment.collect import Collected, collect
 from posterity.experiment.config import RunConfig
 from posterity.experiment.folder import Moment, RunFolder
@@ -40,16 +41,20 @@ class Outcome(NamedTuple):
     reason: str  # why it stopped before the end; empty if it did not
 
 
-def build(config: RunConfig) -> tuple[Family, AnyAgent]:
-    """The family and the agent of a run."""
+class Stopped(Exception):  # noqa: N818  (it is no error)
+    """Raised between two steps, to leave an iteration before its end."""
+
+
+def build(config: RunConfig, earlier: int = 0) -> tuple[Family, AnyAgent]:
+    """The family and the agent of a run. `earlier`: tasks the agent has met in another run before this one."""
     family = family_type(config.family)(config.env)
-    budget = Budget(config.tasks, config.iterations, config.steps_per_iteration)
+    budget = Budget(earlier + config.tasks, config.iterations, config.steps_per_iteration)
     return family, find_method(config.method).build(family.spec, config.agent, budget)
 
 
-def check(config: RunConfig) -> None:
+def check(config: RunConfig, earlier: int = 0) -> None:
     """Refuses what cannot be run, before anything is written."""
-    Truths(config, *build(config))
+    Truths(config, *build(config, earlier))
 
 
 def lifelong(
@@ -59,27 +64,41 @@ def lifelong(
     should_stop: Callable[[], str],
     built: tuple[Family, AnyAgent] | None = None,
 ) -> Outcome:
-    """Runs, or goes on with, the run in `folder` until it is done or `should_stop` gives a reason."""
-    family, agent = built or build(config)
+    """Runs, or goes on with, the run in `folder` until it is done or `should_stop` gives a reason.
+
+    It is asked before every step. An iteration that is cut short is not on record, and is done again on resuming.
+    """
+    family, agent = built or build(config, folder.position().earlier)
     run = _Run(config, folder, family, agent)
     progress.start(config, run.position)
     _describe(agent, folder, progress)
-    while run.position.task < config.tasks:
-        task = run.position.task
-        with run.environments(task) as (envs, prestep):
-            if run.position.iteration == 0:
-                run.begin_task(task)
-            for iteration in range(run.position.iteration, config.iterations):
-                keys = [key.fold("task", task, "iteration", iteration) for key in run.keys]
-                run.state, met = collect(agent, keys, run.state, envs, config.steps_per_iteration, prestep)
-                run.state, info = agent.update([key.fold("learn") for key in keys], run.state, met.rows)
-                run.end_iteration(task, iteration, met, info)
-                progress.advance(task, iteration, float(np.mean([np.mean(returns) for returns in met.returns])))
-                reason = should_stop()
-                run.maybe_save(now=bool(reason))
-                if reason and run.position.task < config.tasks:
-                    return Outcome(folder.path, False, reason)
-    folder.save(run.state, run.position._replace(finished=True), agent.task_memory)
+
+    def before_step(step: int) -> None:
+        if reason := should_stop():
+            raise Stopped(reason)
+        progress.step(step)
+
+    try:
+        with lanes.compilation_told(progress):
+            while run.position.task < config.tasks:
+                task = run.position.task
+                with run.environments(task) as (envs, prestep):
+                    if run.position.iteration == 0:
+                        run.begin_task(task)
+                    for iteration in range(run.position.iteration, config.iterations):
+                        progress.begin(task, iteration)
+                        keys = [key.fold("task", task, "iteration", iteration) for key in run.keys]
+                        steps = config.steps_per_iteration
+                        run.state, met = collect(agent, keys, run.state, envs, steps, prestep, before_step)
+                        before_step(steps)  # learning may take longer than many steps
+                        run.state, info = agent.update([key.fold("learn") for key in keys], run.state, met.rows)
+                        run.end_iteration(task, iteration, met, info)
+                        progress.advance(float(np.mean([np.mean(returns) for returns in met.returns])))
+                        run.maybe_save()
+    except Stopped as stop:
+        run.take_back()
+        return Outcome(folder.path, False, str(stop))
+    run.save()
     return Outcome(folder.path, True, "")
 
 
@@ -91,17 +110,23 @@ class _Run:
         self.seeds = range(config.seed, config.seed + config.seeds)
         self.keys = [Key.of(seed) for seed in self.seeds]
         self.truths = Truths(config, family, agent)
-        self.streams = [family.tasks(key.fold("stream"), config.tasks) for key in self.keys]
+        self.streams: list[list[Task]] = [[] for _ in self.keys]
         self.state = agent.init([key.fold("init") for key in self.keys])
-        self.position = Position()
+        self.position = Position(tasks=config.tasks)
         if folder.checkpoint.exists():
-            self.state, self.position = checkpoint.load(folder.checkpoint, self.state, agent.task_memory)
+            grow = folder.position().tasks != config.tasks
+            self.state, position = load_state(folder, agent, self.state, grow)
+            self.position = position._replace(tasks=config.tasks)
         else:
-            folder.save(self.state, self.position, agent.task_memory)  # from now on there is something to go on from
+            self.save()  # from now on there is something to go on from
         self.began, self.saved = time.monotonic() - self.position.wall, time.monotonic()
+        self.whole = self.state, folder.mark()  # after the last whole iteration
 
     def tasks(self, task: int) -> list[Task]:
-        """[L] the task of each lane."""
+        """[L] the task of each lane. Streams are drawn a part at a time: a longer one begins with a shorter one."""
+        if task >= len(self.streams[0]):
+            count = min(self.config.tasks, max(64, 2 * task))
+            self.streams = [self.family.tasks(key.fold("stream"), count) for key in self.keys]
         return [stream[task] for stream in self.streams]
 
     @contextmanager
@@ -136,17 +161,34 @@ class _Run:
             facts = {**_facts(met, lane), **{name: values[lane] for name, values in info.items()}}
             facts |= self.truths.after(each, self.state, lane)
             self.folder.write("iteration", **place, **facts, wall_seconds=round(self.position.wall, 3))
+        self.whole = self.state, self.folder.mark()
 
-    def maybe_save(self, now: bool) -> None:
+    def maybe_save(self) -> None:
         """A checkpoint, if it is time for one."""
-        if now or time.monotonic() - self.saved >= self.config.save_every:
-            self.folder.save(self.state, self.position, self.agent.task_memory)
-            self.saved = time.monotonic()
+        if time.monotonic() - self.saved >= self.config.save_every:
+            self.save()
+
+    def save(self) -> None:
+        """A checkpoint."""
+        self.folder.save(self.state, self.position, self.agent.task_memory)
+        self.saved = time.monotonic()
+
+    def take_back(self) -> None:
+        """Back to the end of the last whole iteration, and saved: what was cut short will be done again, the same."""
+        self.state, mark = self.whole
+        self.folder.rewind(mark)
+        self.save()
 
     def _snapshot(self, task: int, moment: Moment) -> None:
         if self.config.snapshots:
             keys = [key.fold("task", task, "keep", moment) for key in self.keys]
             self.folder.write_snapshot(task, moment, self.agent.snapshot(keys, self.state))
+
+
+def load_state(folder: RunFolder, agent: AnyAgent, fresh: object, grow: bool) -> tuple[object, Position]:
+    """The state that the run in `folder` has saved. `fresh`: what `agent` begins with, which may have more room."""
+    state, position = checkpoint.load(folder.checkpoint, fresh, agent.task_memory, grow)
+    return (agent.extend(state, fresh) if grow else state), position
 
 
 def _facts(met: Collected, lane: int) -> Mapping[str, float | int]:
@@ -174,6 +216,8 @@ def guarded(folder: RunFolder, session: Callable[[], Outcome]) -> Outcome:
     again = f"What was saved is whole; go on with: posterity resume {folder.path}"
     try:
         return session()
+    except DamageError:  # going on would meet it again
+        raise
     except UserError as error:
         raise UserError(f"{error}. {again}") from error
     except OSError as error:

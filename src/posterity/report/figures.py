@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from posterity.experiment.records import Run
-from posterity.report.metrics import band, folder, mean_known, rolling, solved, suboptimal_steps
+from posterity.report.metrics import band, folders, mean_known, rolling, solved, suboptimal_steps
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
@@ -66,8 +66,8 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         within.set_title(title, fontsize=10)
         (left or [within])[0].set(ylabel="mean return per episode")
         (within if shared else (left or [within])[0]).legend()
-        _frame(within, bands)
-        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals")
+        cut = ", cut by the frame" if _frame(within, bands) else ""
+        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals{cut}")
         return _save(figure, stem)
 
 
@@ -96,11 +96,14 @@ def transfer(runs: Sequence[Run], view: View, epsilon: float, stem: Path) -> lis
         figure = Figure(figsize=(10, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2)
         window = _window(max(run.returns.shape[1] for run in runs))
+        radii, steps = [], []
         for name, colour, run in _named(runs):
             part = view.of(run)
             tasks = np.arange(view.first_task, view.first_task + part.radius.shape[1])
-            _curve(left, tasks, rolling(part.radius, window), name, colour)
-            _curve(right, tasks, rolling(suboptimal_steps(part, epsilon), window), name, colour)
+            radii.append(_curve(left, tasks, rolling(part.radius, window), name, colour))
+            steps.append(_curve(right, tasks, rolling(suboptimal_steps(part, epsilon), window), name, colour))
+        for axes, curves in ((left, radii), (right, steps)):
+            _frame(axes, curves)
         if np.isfinite(runs[0].hidden_radius).any():
             floor = float(np.nanmean(runs[0].hidden_radius))
             left.axhline(floor, color="grey", linestyle="--", linewidth=1.2, label="the hidden world itself")
@@ -150,32 +153,54 @@ def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
     methods = [run.method for run in runs]
     taken = {COLOURS.get(method) for method in methods}
     named, spare = [], iter([colour for colour in OTHERS if colour not in taken])
+    names = folders(runs)
     for index, run in enumerate(runs):
         alone = methods.count(run.method) == 1
         colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
-        label = run.method if alone else f"{run.method} ({folder(run)})"
+        label = run.method if alone else f"{run.method} ({names[index]})"
         named.append((label, colour or next(spare, "#000000"), run))
     return named
 
 
-def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> FloatArray:
-    """Draws a mean with its band, and returns what the frame should hold of them."""
+class _Drawn(NamedTuple):
+    """A curve that was drawn."""
+
+    mean: FloatArray
+    ends: FloatArray  # of its band
+
+
+def _curve(axes: Any, across: FloatArray, sample: FloatArray, name: str, colour: str) -> _Drawn:
+    """Draws a mean with its band."""
     low, high = band(sample)
-    axes.plot(across, mean_known(sample, axis=0), color=colour, label=name)
+    mean = mean_known(sample, axis=0)
+    axes.plot(across, mean, color=colour, label=name)
     axes.fill_between(across, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    mean = mean_known(sample, axis=0)
-    mean, ends = mean[np.isfinite(mean)], np.concatenate([low, high])
-    ends = ends[np.isfinite(ends)]
-    return np.concatenate([mean, np.percentile(ends, [3, 97])]) if ends.size else mean
+    ends = np.concatenate([low, high])
+    return _Drawn(mean[np.isfinite(mean)], ends[np.isfinite(ends)])
 
 
-def _frame(axes: Any, bands: Sequence[FloatArray]) -> None:
-    """Limits that hold all means and nearly all of the bands: that of the first few tasks would dwarf the rest."""
-    everything = np.concatenate(bands)
-    low, high = everything.min(), everything.max()
+def _frame(axes: Any, curves: Sequence[_Drawn]) -> bool:
+    """Limits that hold all means and nearly all of the bands. Tells whether a band is cut.
+
+    The bands get at most as much room above the means as the means have, and as much below: intervals over two seeds
+    are so wide that curves would be flat lines.
+    """
+    means = np.concatenate([curve.mean for curve in curves])
+    ends = np.concatenate([curve.ends for curve in curves])
+    if means.size == 0:
+        return False
+    low, high = float(means.min()), float(means.max())
+    room = high - low
+    if ends.size:
+        least, most = np.percentile(ends, [3, 97])  # those of the first few tasks would dwarf the rest
+        room = room or float(most - least)
+        low, high = max(min(low, float(least)), low - room), min(max(high, float(most)), high + room)
     if high > low:
-        axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+        margin = 0.06 * (high - low)
+        low, high = low - margin, high + margin
+        axes.set_ylim(low, high)
+    return bool(ends.size and (ends.min() < low or ends.max() > high))
 
 
 def _seeds(runs: Sequence[Run]) -> str:

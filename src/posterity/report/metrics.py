@@ -34,26 +34,37 @@ class Interval(NamedTuple):
     over: str  # "seeds" or "tasks"
 
     def __str__(self) -> str:
-        """A Student-t interval is as wide above the mean as below it."""
+        """A Student-t interval is as wide above the mean as below it. One seed whose tasks are all alike has none."""
         if not np.isfinite(self.mean):
             return "-"
-        digits = 0 if abs(self.mean) >= 100 else 3 if abs(self.mean) < 10 else 1
-        width = f"± {self.high - self.mean:.{digits}f}" if np.isfinite(self.high) else "(one value)"
-        return f"{self.mean:.{digits}f} {width}"
+        digits, width = 0 if abs(self.mean) >= 100 else 3 if abs(self.mean) < 10 else 1, self.high - self.mean
+        if not np.isfinite(width):
+            return f"{self.mean:.{digits}f} (one value)"
+        if width == 0 and self.over == "tasks":
+            return f"{self.mean:.{digits}f}"
+        while width > 0 and float(f"{width:.{digits}f}") == 0 and digits < 6:  # an interval that shows as 0 is not 0
+            digits += 1
+        return f"{self.mean:.{digits}f} ± {width:.{digits}f}"
 
 
 def called(runs: Sequence[Run]) -> list[str]:
     """What runs are called: by the folder too, where family and method do not tell them apart."""
     plain = [f"{run.family} {run.method}" for run in runs]
-    return [
-        name if plain.count(name) == 1 else f"{name} ({folder(run)})" for name, run in zip(plain, runs, strict=True)
-    ]
+    names = folders(runs)
+    return [name if plain.count(name) == 1 else f"{name} ({folder})" for name, folder in zip(plain, names, strict=True)]
 
 
-def folder(run: Run) -> str:
-    """The name of a run's folder; of pooled runs the first one's."""
-    more = len(run.paths) - 1
-    return f"{run.path.name} and {more} more" if more else run.path.name
+def folders(runs: Sequence[Run]) -> list[str]:
+    """The names of the folders, with as many folders above as it takes to tell them apart; of pooled runs the first."""
+    deepest = max((len(run.path.parts) for run in runs), default=1)
+    different = len({run.paths for run in runs})
+    names: list[str] = []
+    for depth in range(1, deepest + 1):
+        more = [f" and {len(run.paths) - 1} more" if len(run.paths) > 1 else "" for run in runs]
+        names = ["/".join(run.path.parts[-depth:]) + rest for run, rest in zip(runs, more, strict=True)]
+        if len({*names}) == different:
+            break
+    return names
 
 
 def tasks_of(count: Interval) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from rich.table import Table
+from rich.text import Text
+
+LEAST = 16  # characters that a name always has
 
 
 class Sheet(NamedTuple):
@@ -16,13 +21,16 @@ class Sheet(NamedTuple):
     notes: tuple[str, ...] = ()  # below it
     words: int = 1
 
-    def terminal(self) -> Table:
-        """The table as rich shows it."""
-        table = Table(title=self.title, caption=". ".join(self.notes) or None)
+    def terminal(self, width: int) -> Table:
+        """The table as rich shows it. Names that would not fit into `width` are shortened where they are alike."""
+        table = Table(title=Text(self.title), caption=Text(". ".join(self.notes)) if self.notes else None)
         for index, name in enumerate(self.head):
-            table.add_column(name, justify="left" if index < self.words else "right", overflow="fold")
-        for row in self.rows:
-            table.add_row(*row)
+            table.add_column(Text(name), justify="left" if index < self.words else "right", overflow="fold")
+        columns = list(zip(self.head, *self.rows, strict=True))[1:]
+        others = sum(max(map(len, column)) + 3 for column in columns)
+        names = shortened([row[0] for row in self.rows], max(LEAST, width - others - 4))
+        for name, row in zip(names, self.rows, strict=True):
+            table.add_row(*map(Text, (name, *row[1:])))
         return table
 
     def markdown(self) -> str:
@@ -35,3 +43,39 @@ class Sheet(NamedTuple):
     def cells(self, name: str) -> list[str]:
         """What stands in a column."""
         return [row[self.head.index(name)] for row in self.rows]
+
+
+def shortened(names: Sequence[str], room: int) -> list[str]:
+    """Names of at most `room` characters that are as different as they were; as they are, where that cannot be.
+
+    What all long names begin or end with goes first: the part in which they differ stays.
+    """
+    long = sorted({name for name in names if len(name) > room})
+    if not long:
+        return list(names)
+    before = _alike(long)
+    after = _alike([name[before:][::-1] for name in long])
+    short = [name if len(name) <= room else _short(name, before, after, room) for name in names]
+    return short if len({*short}) == len({*names}) else list(names)
+
+
+def _alike(names: Sequence[str]) -> int:
+    """How many characters names begin with that are the same in all; none for a single name."""
+    first, *others = names
+    same = (all(other[: end + 1] == first[: end + 1] for other in others) for end in range(len(first)))
+    return sum(takewhile(bool, same)) if others else 0
+
+
+def _short(name: str, before: int, after: int, room: int) -> str:
+    """One name, without the middle of its first `before` and its last `after` characters; or without its own middle."""
+    end = len(name) - after
+    head, core, tail = name[:before], name[before:end], name[end:]
+    spare = room - len(core) - 2
+    if spare < 0 or not (head or tail):
+        left = (room - 1) // 2
+        return f"{name[:left]}…{name[-(room - 1 - left) :]}"
+    keep = min(len(tail), spare // 2)
+    tail = tail if keep == len(tail) else f"…{tail[len(tail) - keep :]}"
+    keep = min(len(head), room - len(core) - len(tail) - 1)
+    head = head if keep == len(head) else f"{head[:keep]}…"
+    return head + core + tail
