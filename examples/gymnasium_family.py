@@ -2,7 +2,7 @@
 
 In the folder of this file:
 
-    posterity run gymnasium_family:WeakMotor
+    posterity run gymnasium_family.py:WeakMotor
     posterity report runs/gymnasium_family-WeakMotor-vblrl-001
 """
 

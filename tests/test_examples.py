@@ -33,17 +33,29 @@ def returns(records: list[dict], task: int) -> list[float]:
 
 def test_a_family_of_ones_own_is_learned(tmp_path: Path):
     """Few corridors have their exit at the left, so the prior soon finds the right one at once."""
-    records = run(tmp_path / "run", "own_family:Corridor --known 5 --concentration 0.1")
+    records = run(tmp_path / "run", "own_family.py:Corridor --known 5 --concentration 0.1")
     assert np.mean([returns(records, task)[-1] for task in range(10, 20)]) > 0.9
 
 
 def test_a_gymnasium_environment_with_a_hidden_parameter_is_a_family(tmp_path: Path):
     budget = "--tasks 2 --iterations 3 --steps-per-iteration 20"
-    records = run(tmp_path / "run", f"gymnasium_family:WeakMotor {budget} {SMALL_PLANS} {SMALL_FITS}")
+    records = run(tmp_path / "run", f"gymnasium_family.py:WeakMotor {budget} {SMALL_PLANS} {SMALL_FITS}")
     motors = [line["factors"]["motor"] for line in records if line["kind"] == "task"]
     assert len(set(motors)) == 2
     assert all(0.6 <= abs(motor) <= 1.0 for motor in motors)
     assert np.isfinite(returns(records, 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("pole_mass", "mass:pole"), ("swimmer_viscosity", "viscosity"), ("torque_gain", "action_gain")],
+)
+def test_a_machine_in_ten_lines_is_a_family(tmp_path: Path, name: str, hidden: str):
+    pytest.importorskip("mujoco")
+    assert len((EXAMPLES / f"{name}.py").read_text().split('"""')[2].split()) < 60
+    budget = "--tasks 2 --iterations 2 --steps-per-iteration 12"
+    records = run(tmp_path / "run", f"{name}.py:family {budget} {SMALL_PLANS} {SMALL_FITS}")
+    assert len({line["factors"][hidden] for line in records if line["kind"] == "task"}) == 2
 
 
 def test_a_method_of_ones_own_learns_resumes_and_is_evaluated(tmp_path: Path, capfd):
@@ -116,5 +128,5 @@ def test_a_control_loop_acts_learns_and_keeps_what_it_learned(tmp_path: Path, mo
 def test_every_example_says_how_to_run_it(path: Path):
     docstring = path.read_text().split('"""')[1]
     assert re.search(
-        rf"^    (posterity run .*{path.stem}:|python examples/{path.stem}\.py)", docstring, flags=re.MULTILINE
+        rf"^    (posterity run .*{path.stem}(\.py)?:|python examples/{path.stem}\.py)", docstring, flags=re.MULTILINE
     )

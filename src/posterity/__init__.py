@@ -1,27 +1,43 @@
 """Lifelong reinforcement learning: what was learned of earlier tasks is the prior for the next one.
 
-`posterity.run`, `resume`, `load`, `evaluate` and `read` are the library; see api.py. `posterity.Controller` takes what
-was learned to a machine; see control/controller.py. Importing this loads none of it.
+`posterity.run`, `resume`, `load`, `evaluate` and `read` are the library; see api.py. `posterity.Family.from_gymnasium`
+makes a family of tasks from an environment of one's own, and `uniform`, `log_uniform`, `normal` and `choice` are what
+its hidden parameters can be drawn from. `posterity.Controller` takes what was learned to a machine. Importing this
+loads none of it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posterity.api import evaluate, load, read, resume, run
-    from posterity.control.controller import Controller as Controller
+    from posterity.control.controller import Controller
+    from posterity.families.base import Family
+    from posterity.families.distributions import choice, log_uniform, normal, uniform
 
-__version__ = "0.1.0"
-__all__ = ["Controller", "evaluate", "load", "read", "resume", "run"]
+__version__ = "0.2.0.dev0"
+__all__ = [
+    "Controller",
+    "Family",
+    "choice",
+    "evaluate",
+    "load",
+    "log_uniform",
+    "normal",
+    "read",
+    "resume",
+    "run",
+    "uniform",
+]
+_PLACES = {
+    "Controller": "control.controller",
+    "Family": "families.base",
+    **dict.fromkeys(("choice", "log_uniform", "normal", "uniform"), "families.distributions"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the library when the first of its names is used."""
-    if name == "Controller":
-        from posterity.control.controller import Controller
-
-        return Controller
-    if name in __all__:
-        from posterity import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+    """Loads a part of the library when the first of its names is used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'posterity' has no attribute '{name}'")
+    return getattr(import_module(f"posterity.{_PLACES.get(name, 'api')}"), name)

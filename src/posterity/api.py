@@ -8,6 +8,7 @@ mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and task
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from posterity.experiment.progress import Quiet
 from posterity.experiment.records import Run, evaluation_name, read_run
 from posterity.experiment.run import check, guarded, lifelong
 from posterity.experiment.source import begin_from, check_more_tasks, checked_source, open_source, starting_config
+from posterity.families import family_name
+from posterity.families.base import Family
 from posterity.report.metrics import Interval
 from posterity.report.scores import intervals
 
 
 def run(
-    family: str,
+    family: str | Family | type[Family],
     *,
     out: str | Path,
     method: str | None = None,
@@ -36,27 +39,39 @@ def run(
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
 
-    `source` is the folder of a run to go on from: its agent, with what it has learned, meets the tasks of this one.
+    `family` is a name, such as "hopper-gravity" or "my_family.py:family", or a family of one's own itself: an object
+    (`Family.from_gymnasium`) or a subclass of `Family`. `source` is the folder of a run to go on from: its agent, with
+    what it has learned, meets the tasks of this one.
     """
     if source is None:
         config, other = resolve(family, method, preset or "quick", changes), None
     else:
-        begin = starting_config(open_source(Path(source)), family, method, preset)
+        begin = starting_config(
+            open_source(Path(source)),
+            family_name(family),
+            method,
+            preset,
+        )
         config = checked(type(begin), merged(begin.model_dump(), changes))
         other = checked_source(Path(source), config)
-    check(config, other.position.met if other else 0)
-    command = f"posterity.run({family!r}, method={config.method!r})"
+    ready = check(config, other.position.met if other else 0)
+    for note in ready.notes:
+        warnings.warn(note, stacklevel=2)
+    command = f"posterity.run({config.family!r}, method={config.method!r})"
     folder = RunFolder.create(Path(out), config, command, other and begin_from(other, config))
-    guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
+    guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: "", (ready.family, ready.agent)))
     return read_run(folder.path)
 
 
-def resume(out: str | Path, *, tasks: int | None = None) -> Run:
-    """Goes on with the run in folder `out` to its end. `tasks`: it is to meet so many in all."""
+def resume(out: str | Path, *, tasks: int | None = None, family: Family | type[Family] | None = None) -> Run:
+    """Goes on with the run in folder `out` to its end.
+
+    `tasks`: it is to meet so many in all. `family`: the run's, where no file defines it.
+    """
     if tasks is not None:
         check_more_tasks(Path(out), tasks)
     more = "" if tasks is None else f"tasks={tasks}"
-    folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks)
+    folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks, family)
     if folder.position().task < config.tasks:
         guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)

@@ -16,7 +16,10 @@ from posterity.errors import UserError, unknown
 
 COMMANDS = {
     "demo": ("posterity.commands.demo:demo", "a tour of three minutes on a laptop, ending in reports"),
-    "families": ("posterity.commands.listing:families", "the families of tasks; --show NAME draws one"),
+    "families": (
+        "posterity.commands.listing:families",
+        "the families of tasks; --show NAME draws one, --check FILE.py:NAME checks yours",
+    ),
     "methods": ("posterity.commands.listing:methods", "the learners"),
     "presets": ("posterity.commands.listing:presets", "where the settings of a run start from"),
     "run": ("posterity.commands.running:run", "learn a stream of tasks"),

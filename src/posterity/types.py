@@ -14,7 +14,7 @@ run equal an unbroken one.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -31,6 +31,7 @@ HostArray: TypeAlias = NDArray[Any]  # in the host's memory, of any kind of numb
 Facts: TypeAlias = Mapping[str, Any]  # names and plain values, as in a JSON object or a TOML table
 Record: TypeAlias = dict[str, Any]  # the same, to be filled in
 Array: TypeAlias = "HostArray | jax.Array"
+StepFunction: TypeAlias = Callable[[Array, Array, Array], Array]  # (obs [B, O], action [B, A], next_obs [B, O]) -> [B]
 
 
 class Key(NamedTuple):
@@ -128,3 +129,6 @@ class Spec(NamedTuple):
         None  # least scale of observations [O], of (reward, change) [1 + O]:
     )
     # what lies still in the first task may be elsewhere, or move, in the second
+    reward: StepFunction | None = None  # the reward of a step, where it is known
+    terminated: StepFunction | None = None  # whether a step ended its episode for good, where it is known
+    # These two are checked against the environment before a run. The planner learns the reward and goes by `alive`.

@@ -191,10 +191,15 @@ class Broken(Scripted):
 
 @pytest.mark.parametrize(
     ("following", "said"),
-    [(np.nan, "gave reward 0.0 and observation nan"), (ZeroDivisionError("by zero"), "failed in step: ZeroDivision")],
+    [
+        (np.nan, ": an observation is nan"),
+        ("text", ": an observation is a value of type str"),
+        ([1, 2], ": an observation has the shape"),
+        (ZeroDivisionError("by zero"), " failed in step: ZeroDivision"),
+    ],
 )
 def test_an_environment_that_fails_is_named_in_one_line(following: Any, said: str):
-    with pytest.raises(UserError, match=f"The environment Broken {said}"):
+    with pytest.raises(UserError, match=f"The environment Broken{said}"):
         gather([Broken(following)], 5)
 
 
@@ -213,10 +218,10 @@ class Stillborn(Scripted):
 
 @pytest.mark.parametrize(
     ("began", "said"),
-    [(np.inf, "began with observation inf"), (OSError("no file"), "failed in reset: OSError, no file")],
+    [(np.inf, ": the first observation is inf"), (OSError("no file"), " failed in reset: OSError, no file")],
 )
 def test_an_environment_that_cannot_begin_is_named_in_one_line(began: Any, said: str):
-    with pytest.raises(UserError, match=f"The environment Stillborn {said}"):
+    with pytest.raises(UserError, match=f"The environment Stillborn{said}"):
         gather([Stillborn(began)], 1)
 
 

@@ -21,7 +21,7 @@ from posterity.types import Record
 class BenchArgs(Settings):
     """Times plans, gradient steps, environment steps or the whole loop of a family at a preset's sizes."""
 
-    family: str = setting("pendulum-gravity", "The family whose sizes to measure, or module:Class for one of your own.")
+    family: str = setting("pendulum-gravity", "The family whose sizes to measure; one of your own as FILE.py:NAME.")
     preset: str = setting("quick", "The settings that give the sizes: quick, paper or best.")
     lanes: tuple[Annotated[int, Field(ge=1)], ...] = setting(
         (1,), "Learners side by side; several numbers are measured one after the other.", min_length=1

@@ -12,7 +12,7 @@ from posterity.agents import METHODS
 from posterity.commands.arguments import Terminal, parse, terminal
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, default_method, preset_table, preset_values
-from posterity.families import FAMILIES, family_type
+from posterity.families import FAMILIES, family_name, family_type, make_family
 from posterity.families.base import Family
 from posterity.settings import Settings, argument, setting
 from posterity.types import FiniteSpec, Key, Record
@@ -25,7 +25,11 @@ class FamiliesArgs(Settings):
     """The families of tasks."""
 
     show: str | None = setting(None, "Draw tasks of this family instead of listing all.")
-    tasks: int = setting(1, "How many tasks to draw.", ge=1)
+    check: str | None = setting(
+        None,
+        "Check this family, one of your own as FILE.py:NAME: what varies, by how much tasks differ, what is wrong.",
+    )
+    tasks: int = setting(1, "How many tasks to draw, or to compare.", ge=1)
     seed: int = setting(0, "Seed of the stream to draw from.", ge=0)
     as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
@@ -39,13 +43,17 @@ class ListArgs(Settings):
 class PresetsArgs(Settings):
     """The presets of all families, or all that those of one family say."""
 
-    family: str = argument("", "The family whose settings to show, or module:Class for one of your own.")
+    family: str = argument("", "The family whose settings to show; one of your own as FILE.py:NAME or module:NAME.")
     as_json: bool = setting(False, "Print JSON, for programs.", alias="json")
 
 
 def families(args: Sequence[str]) -> int:
     """Lists the families, or draws tasks of one."""
     asked = parse(FamiliesArgs, args, "families")
+    if asked.check is not None:
+        from posterity.commands.checking import check_family
+
+        return check_family(asked.check, asked.seed, asked.tasks, Terminal(highlight=False))
     if asked.show is not None:
         draw_tasks(asked.show, asked.seed, asked.tasks, terminal())
         return 0
@@ -81,7 +89,7 @@ def _size(kind: type[Family]) -> dict[str, str]:
 
 def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:
     """Pictures of the first tasks of a family's stream."""
-    family = family_type(name)()
+    family = make_family(family_name(name))
     for task in family.tasks(Key.of(seed).fold("stream"), tasks):
         console.print(f"{name}, seed {seed}, task {task.index + 1}")
         console.print(family.draw(task) + "\n", markup=False)
@@ -119,6 +127,7 @@ def presets(args: Sequence[str]) -> int:
 def _presets(family: str) -> list[Record]:
     """A line for every preset and method it has settings for."""
     facts = []
+    family = family_name(family)
     for preset, table in preset_table(family).items():
         for method in (default_method(family), *table.get("methods", {})):
             given = preset_values(family, method, preset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ from posterity.commands.arguments import help_page, parse, read, seconds, shown,
 from posterity.commands.run_flags import GENERAL, RunArgs, family_first, general_groups, run_groups, starting_point
 from posterity.experiment.config import RunConfig, checked, merged, resolve
 from posterity.experiment.folder import RunFolder
+from posterity.experiment.pace import announcement, may_be_slow, plan_seconds
 from posterity.experiment.progress import progress_for
-from posterity.experiment.run import Outcome, check, guarded, lifelong
+from posterity.experiment.run import AnyAgent, Outcome, check, guarded, lifelong
 from posterity.experiment.source import begin_from, check_more_tasks, checked_source
 from posterity.experiment.stop import Stop
+from posterity.families.base import Family
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts
 
@@ -31,7 +34,7 @@ def run(args: Sequence[str]) -> int:
     about = (
         f"Learns a stream of tasks. In brackets: what {config.method} has on {config.family}, preset {config.preset}."
     )
-    values = read(groups, words, "run", about)
+    values = {**read(groups, words, "run", about), "family": config.family}  # its one name, whatever was typed
     names = [field.alias or name for name, field in RunArgs.model_fields.items()]
     asked = RunArgs.model_validate({name: values.pop(name) for name in names if name in values})
     flags = [flag for group in groups for flag in group.flags]
@@ -69,10 +72,15 @@ def start(
 ) -> Outcome:
     """A new run, into `out` or the next free folder below runs/; from nothing, or from what `source` has learned."""
     other = None if source is None else checked_source(source, config)
-    check(config, other.position.met if other else 0)
-    path = out or next_folder(f"{config.family}-{config.method}".replace(":", "-"))
+    ready = check(config, other.position.met if other else 0)
+    for note in ready.notes:
+        console.print(f"Note: {note}", markup=False)
+    if may_be_slow(config, ready.agent):
+        console.print("These are large plans: compiling one to see how long it takes ...")
+        console.print(announcement(config, plan_seconds(config, ready.agent)) or "They are quick here.", markup=False)
+    path = out or next_folder(re.sub(r"(\.py)?:|[/.]+", "-", f"{config.family}-{config.method}").strip("-"))
     folder = RunFolder.create(path, config, command, other and begin_from(other, config))
-    return _session(config, folder, limit, console)
+    return _session(config, folder, limit, console, (ready.family, ready.agent))
 
 
 def compare(
@@ -107,10 +115,16 @@ def next_folder(name: str) -> Path:
     return path
 
 
-def _session(config: RunConfig, folder: RunFolder, limit: float | None, console: Console) -> Outcome:
+def _session(
+    config: RunConfig,
+    folder: RunFolder,
+    limit: float | None,
+    console: Console,
+    built: tuple[Family, AnyAgent] | None = None,
+) -> Outcome:
     progress = progress_for(console)
     with Stop(limit) as stop:
         try:
-            return guarded(folder, lambda: lifelong(config, folder, progress, stop.reason))
+            return guarded(folder, lambda: lifelong(config, folder, progress, stop.reason, built))
         finally:
             progress.close()

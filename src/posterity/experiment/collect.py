@@ -15,6 +15,7 @@ import numpy as np
 from posterity.agents.base import Agent, Keys
 from posterity.errors import UserError
 from posterity.families.base import Env, Prestep
+from posterity.families.contract import numbers
 from posterity.types import FloatArray, HostArray, IntArray, Key, Transition
 
 State = TypeVar("State")
@@ -121,9 +122,7 @@ def reset(env: Env, key: Key) -> HostArray:
     """The first observation of the episode that `key` names."""
     with _asked(env, "reset"):
         obs = env.reset(seed=key.seed())[0]
-    if not np.all(np.isfinite(obs)):
-        raise UserError(f"The environment {_name(env)} began with observation {obs}")
-    return obs
+    return numbers(obs, f"The environment {_name(env)}: the first observation", _shape(env, obs))
 
 
 class Stepped(NamedTuple):
@@ -143,8 +142,9 @@ def advance(env: Env, action: object) -> Stepped:
         reward = float(reward)
         success = info.get("success")
         success = None if success is None else bool(success)
-    if not (np.isfinite(reward) and np.all(np.isfinite(following))):
-        raise UserError(f"The environment {_name(env)} gave reward {reward} and observation {following}")
+    if not np.isfinite(reward):
+        raise UserError(f"The environment {_name(env)} gave reward {reward}")
+    following = numbers(following, f"The environment {_name(env)}: an observation", _shape(env, following))
     return Stepped(reward, following, terminated, truncated, success)
 
 
@@ -165,6 +165,12 @@ def _asked(env: Env, what: str) -> Generator[None]:
         yield
     except Exception as error:
         raise UserError(f"The environment {_name(env)} failed in {what}: {type(error).__name__}, {error}") from error
+
+
+def _shape(env: Env, obs: object) -> tuple[int, ...]:
+    """Of observations, by the environment's own account."""
+    shape = env.observation_space.shape
+    return np.shape(np.asarray(obs)) if shape is None else shape
 
 
 def _name(env: Env) -> str:

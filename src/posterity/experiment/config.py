@@ -20,8 +20,12 @@ import tomli_w
 from pydantic import ValidationError, create_model
 
 from posterity.agents import method as find_method
-from posterity.errors import UserError, unknown
-from posterity.families import FAMILIES, family_type
+from posterity.errors import UserError, did_you_mean, unknown
+from posterity.experiment.sizes import paper_sizes, quick_sizes
+from posterity.families import FAMILIES, family_name, family_type, find_family, make_family
+from posterity.families.base import Family
+from posterity.families.contract import checked_spec
+from posterity.families.lookup import default_settings
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts, Record
 
@@ -32,7 +36,7 @@ Place = tuple[int | str, ...]  # of a setting: the names that lead to it
 class RunConfig(Settings):
     """One run. `agent` and `env` are of the classes that the method and the family name."""
 
-    family: str = argument(..., "The family of tasks to learn, or module:Class for one of your own.")
+    family: str = argument(..., "The family of tasks to learn; one of your own as FILE.py:NAME or module:NAME.")
     method: str = setting("blrl", "The learner, or module:Class for one of your own; `posterity methods` lists them.")
     preset: str = setting(
         "quick", "The settings to start from: quick (minutes), paper, best; `posterity presets` lists them."
@@ -53,16 +57,25 @@ class RunConfig(Settings):
     env: Settings
 
 
-@cache
 def config_type(family: str, method: str) -> type[RunConfig]:
     """The class of configurations of this family and method."""
     kind, learner = family_type(family), find_method(method)
     if kind.finite != learner.finite:
         wanted = "finite families" if learner.finite else "families with real observations and actions"
         raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one")
-    env, agent = kind.settings_type, learner.settings_type()
-    fields: Record = {"agent": (agent, agent()), "env": (env, env())}
-    return create_model("RunConfig", __base__=RunConfig, **fields)
+    return _config_type(learner.settings_type(), default_settings(family))
+
+
+_TYPES: dict[tuple[type[Settings], type[Settings], str], type[RunConfig]] = {}
+
+
+def _config_type(agent: type[Settings], env: Settings) -> type[RunConfig]:
+    """One class for the same settings; not one for a name, since a file of one's own may change meanwhile."""
+    key = (agent, type(env), env.model_dump_json())
+    if key not in _TYPES:
+        fields: Record = {"agent": (agent, agent()), "env": (type(env), env)}
+        _TYPES[key] = create_model("RunConfig", __base__=RunConfig, **fields)
+    return _TYPES[key]
 
 
 def default_method(family: str) -> str:
@@ -70,8 +83,11 @@ def default_method(family: str) -> str:
     return "blrl" if family_type(family).finite else "vblrl"
 
 
-def resolve(family: str, method: str | None, preset: str, changes: Facts | None = None) -> RunConfig:
+def resolve(
+    family: str | Family | type[Family], method: str | None, preset: str, changes: Facts | None = None
+) -> RunConfig:
     """The configuration that a preset gives for a family and a method, with `changes` on top."""
+    family = family_name(family)
     method = method or default_method(family)
     config = config_type(family, method)
     values = merged(preset_values(family, method, preset), changes or {})
@@ -95,28 +111,53 @@ def checked(config: type[RunConfig], values: Facts, named: Callable[[Place], str
     try:
         return config.model_validate(values)
     except ValidationError as error:
-        raise invalid(error, named) from error
+        raise invalid(error, named, config) from error
 
 
-def invalid(error: ValidationError, named: Callable[[Place], str] | None = None) -> UserError:
+def invalid(
+    error: ValidationError, named: Callable[[Place], str] | None = None, config: type[RunConfig] | None = None
+) -> UserError:
     """The first complaint of a validation error, as one line. `named` says how to write the name of a setting."""
     first = error.errors()[0]
     name = named(first["loc"]) if named else f"Setting '{'.'.join(map(str, first['loc']))}'"
     if first["type"] == "missing":
         return UserError(f"{name} is needed")
     if first["type"] == "extra_forbidden":
-        return UserError(f"Unknown setting '{'.'.join(map(str, first['loc']))}'")
+        return UserError(f"Unknown setting '{'.'.join(map(str, first['loc']))}'.{_elsewhere(first['loc'], config)}")
     if first["type"] == "value_error":  # settings that do not go together
         said = first["msg"].removeprefix("Value error, ")
         return UserError(f"{name}: {said}" if first["loc"] and name else said)
     return UserError(f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']}")
 
 
-@cache
+def _elsewhere(place: Place, config: type[RunConfig] | None) -> str:
+    """Where a setting that is unknown at `place` might belong, with a space before it."""
+    if config is None:
+        return ""
+    below = {
+        part: kind.model_fields
+        for part in ("agent", "env")
+        if isinstance(kind := config.model_fields[part].annotation, type) and issubclass(kind, Settings)
+    }
+    for part, fields in below.items():
+        if len(place) == 1 and place[0] in fields:
+            return f" It is one of the {part}'s: {part}={{'{place[0]}': ...}}"
+    known = below.get(str(place[0]), config.model_fields) if len(place) == 2 else config.model_fields
+    return did_you_mean(str(place[-1]), known)
+
+
 def preset_table(family: str) -> Record:
-    """The presets of a family, from its TOML file; those of a family of one's own from its class."""
-    if family not in FAMILIES:
-        return {preset: dict(family_type(family).budget) for preset in PRESETS}
+    """The presets of a family, from its TOML file; those of a family of one's own from its sizes and its `budget`."""
+    if family in FAMILIES:
+        return _file_presets(family)
+    found = find_family(family)
+    spec = checked_spec(make_family(family))
+    sizes = {preset: quick_sizes(spec) if preset == "quick" else paper_sizes(spec) for preset in PRESETS}
+    return {preset: merged(sizes[preset], found.budget) for preset in PRESETS}
+
+
+@cache
+def _file_presets(family: str) -> Record:
     file = _read(family)
     if "base" in file:
         file = merged(_read(f"bases/{file.pop('base')}"), file)
@@ -145,6 +186,14 @@ def _with_bases(tables: Facts) -> Record:
 def to_toml(config: RunConfig) -> str:
     """The resolved configuration, every setting written out."""
     return tomli_w.dumps(config.model_dump(mode="json"))
+
+
+def family_of(text: str) -> str:
+    """The family that a configuration names; empty if it names none."""
+    try:
+        return str(tomllib.loads(text).get("family", ""))
+    except tomllib.TOMLDecodeError:
+        return ""
 
 
 def from_toml(text: str, source: str) -> RunConfig:

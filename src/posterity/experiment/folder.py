@@ -31,8 +31,10 @@ from posterity import files
 from posterity.errors import UserError
 from posterity.experiment import checkpoint, records
 from posterity.experiment.checkpoint import Position
-from posterity.experiment.config import RunConfig, from_toml, to_toml
+from posterity.experiment.config import RunConfig, family_of, from_toml, to_toml
 from posterity.experiment.records import check_format, read_sessions
+from posterity.families.base import Family
+from posterity.families.lookup import hand_over, remember
 from posterity.types import Facts
 
 try:
@@ -97,12 +99,14 @@ class RunFolder:
         return folder
 
     @classmethod
-    def reopen(cls, path: Path, command: str, tasks: int | None = None) -> tuple[RunFolder, RunConfig]:
+    def reopen(
+        cls, path: Path, command: str, tasks: int | None = None, family: Family | type[Family] | None = None
+    ) -> tuple[RunFolder, RunConfig]:
         """A run to go on with; `tasks`: it is to meet so many in all. A finished run is left alone.
 
-        Records written after the last checkpoint are cut off.
+        `family`: the run's, where no file defines it. Records written after the last checkpoint are cut off.
         """
-        config = read_config(path)
+        config = read_config(path, family)
         longer = config if tasks is None else with_tasks(config, tasks, path)
         folder = cls(path)
         new = not (path / "run.lock").exists()
@@ -192,6 +196,10 @@ class RunFolder:
         *earlier, last = read_sessions(self.path)
         self._write("versions.json", json.dumps({"sessions": [*earlier, {**last, **facts}]}, indent=1) + "\n")
 
+    def first_session(self) -> Facts:
+        """What is on record of the session that began the run."""
+        return read_sessions(self.path)[0]
+
     def snapshot_path(self, task: int, moment: Moment) -> Path:
         """Where the snapshot of a moment of a task lies."""
         return self.path / "checkpoints" / f"task-{task:04d}-{moment}.safetensors"
@@ -261,13 +269,20 @@ def _sessions(earlier: list[Any], command: str) -> str:
     return json.dumps({"sessions": [*earlier, session(command)]}, indent=1) + "\n"
 
 
-def read_config(path: Path) -> RunConfig:
-    """The configuration of the run in folder `path`."""
+def read_config(path: Path, family: Family | type[Family] | None = None) -> RunConfig:
+    """The configuration of the run in folder `path`. `family`: what its family's name stands for, if it is at hand."""
     file = path / "config.toml"
     if not file.is_file():
         raise UserError(f"{path} holds no run (no config.toml)")
     check_format(path)  # first: settings of another version would be called unknown
-    return from_toml(file.read_text(encoding="utf-8"), str(file))
+    text = file.read_text(encoding="utf-8")
+    if family is not None:
+        hand_over(family_of(text), family)
+    else:
+        for each in read_sessions(path)[:1]:
+            if "family_file" in each:  # where it lay when the run began: the present folder may be another
+                remember(family_of(text), each["family_file"])
+    return from_toml(text, str(file))
 
 
 def session(command: str) -> Facts:

@@ -26,8 +26,10 @@ from posterity.experiment.config import RunConfig
 from posterity.experiment.folder import Moment, RunFolder
 from posterity.experiment.progress import Progress
 from posterity.experiment.truth import Truths
-from posterity.families import family_type
+from posterity.families import FAMILIES, contract, make_family
 from posterity.families.base import Env, Family, Prestep
+from posterity.families.lookup import origin
+from posterity.plugins import failing
 from posterity.types import Budget, Key, Task
 
 AnyAgent = Agent[object, object]  # what is loaded by name: its state and snapshots are trees, and no more is known
@@ -45,16 +47,28 @@ class Stopped(Exception):  # noqa: N818  (it is no error)
     """Raised between two steps, to leave an iteration before its end."""
 
 
+class Checked(NamedTuple):
+    """What can be run, and what to say before it is."""
+
+    family: Family
+    agent: AnyAgent
+    notes: list[str]
+
+
 def build(config: RunConfig, earlier: int = 0) -> tuple[Family, AnyAgent]:
     """The family and the agent of a run. `earlier`: tasks the agent has met in another run before this one."""
-    family = family_type(config.family)(config.env)
+    family = make_family(config.family, config.env)
     budget = Budget(earlier + config.tasks, config.iterations, config.steps_per_iteration)
-    return family, find_method(config.method).build(family.spec, config.agent, budget)
+    return family, find_method(config.method).build(contract.checked_spec(family), config.agent, budget)
 
 
-def check(config: RunConfig, earlier: int = 0) -> None:
-    """Refuses what cannot be run, before anything is written."""
-    Truths(config, *build(config, earlier))
+def check(config: RunConfig, earlier: int = 0) -> Checked:
+    """Refuses what cannot be run, before anything is written. A family of one's own is drawn from and played."""
+    family = make_family(config.family, config.env)
+    notes = [] if config.family in FAMILIES else contract.check(family, config.tasks, config.seed)
+    family, agent = build(config, earlier)
+    Truths(config, family, agent)
+    return Checked(family, agent, notes)
 
 
 def lifelong(
@@ -71,7 +85,7 @@ def lifelong(
     family, agent = built or build(config, folder.position().earlier)
     run = _Run(config, folder, family, agent)
     progress.start(config, run.position)
-    _describe(agent, folder, progress)
+    _describe(config.family, agent, folder, progress)
 
     def before_step(step: int) -> None:
         if reason := should_stop():
@@ -102,6 +116,14 @@ def lifelong(
     return Outcome(folder.path, True, "")
 
 
+def drawn(family: Family, key: Key, count: int) -> list[Task]:
+    """The tasks of one seed."""
+    with failing(f"{type(family).__name__}.tasks failed"):
+        tasks = family.tasks(key.fold("stream"), count)
+    contract.check_tasks(family, tasks, count, key.fold("stream"))
+    return tasks
+
+
 class _Run:
     """Where a run stands: the state of its agent, its place in the loop, and what it writes down."""
 
@@ -126,19 +148,20 @@ class _Run:
         """[L] the task of each lane. Streams are drawn a part at a time: a longer one begins with a shorter one."""
         if task >= len(self.streams[0]):
             count = min(self.config.tasks, max(64, 2 * task))
-            self.streams = [self.family.tasks(key.fold("stream"), count) for key in self.keys]
+            self.streams = [drawn(self.family, key, count) for key in self.keys]
         return [stream[task] for stream in self.streams]
 
     @contextmanager
     def environments(self, task: int) -> Generator[tuple[Sequence[Env], Prestep | None]]:
         """The environments of all lanes in a task, closed whatever ends it."""
-        envs = [self.family.make(each) for each in self.tasks(task)]
+        envs = [contract.made(self.family, each) for each in self.tasks(task)]
         try:
             with self.family.prestep(envs) as prestep:
                 yield envs, prestep
         finally:
-            for env in envs:
-                env.close()
+            with failing("Closing an environment failed"):
+                for env in envs:
+                    env.close()
 
     def begin_task(self, task: int) -> None:
         """What is believed about the family becomes the prior."""
@@ -203,11 +226,14 @@ def _facts(met: Collected, lane: int) -> Mapping[str, float | int]:
     }
 
 
-def _describe(agent: AnyAgent, folder: RunFolder, progress: Progress) -> None:
-    """What an agent tells of what it runs on goes on record and is said once."""
-    engine = agent.describe()
+def _describe(family: str, agent: AnyAgent, folder: RunFolder, progress: Progress) -> None:
+    """Where the family lies, and what an agent tells of what it runs on, goes on record; the latter is said once."""
+    engine, file = agent.describe(), origin(family)
+    if file and folder.first_session().get("family_sha256", file["family_sha256"]) != file["family_sha256"]:
+        progress.note(f"{file['family_file']} has changed since the run began")
+    if engine or file:
+        folder.describe({**file, **engine})
     if engine:
-        folder.describe(engine)
         progress.note("; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in engine.items()))
 
 

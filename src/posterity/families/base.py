@@ -7,8 +7,9 @@ the environment of one (`make`). The hidden parameter is in `Task.factors`, whic
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import gymnasium
@@ -16,25 +17,58 @@ import numpy as np
 from gymnasium import spaces
 
 from posterity.settings import NoSettings, Settings
-from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, Task
+from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, StepFunction, Task
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
 
 
 class Family(ABC):
-    """A distribution of tasks. Subclass it, name it `module:Class` on the command line, and every method runs on it."""
+    """A distribution of tasks. Make one by `from_gymnasium`, or subclass it; every method runs on it."""
 
     summary: ClassVar[str] = ""
     settings_type: ClassVar[type[Settings]] = NoSettings
     # The settings a run of a family of one's own starts from: tasks, iterations, steps_per_iteration, and below "agent"
     # those of the default method (blrl or vblrl). The built-in families have presets instead.
-    budget: ClassVar[Facts] = {}
+    budget: Facts = MappingProxyType({})
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
     spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = settings if settings is not None else self.settings_type()
+
+    @staticmethod
+    def from_gymnasium(
+        env: str | Callable[..., Env],
+        vary: Mapping[str, object],
+        *,
+        max_episode_steps: int | None = None,
+        alive: Mapping[int, tuple[float, float]] | str | None = "estimate",
+        reward: StepFunction | None = None,
+        terminated: StepFunction | None = None,
+        budget: Facts | None = None,
+    ) -> Family:
+        """A family of any Gymnasium environment with Box spaces, given by its id or by a function that makes it.
+
+        `vary` says what is drawn anew for every task: names and distributions, such as `{"gravity": uniform(0.5, 1.5)}`
+        (docs/adding-a-family.md has the names). `max_episode_steps` is the environment's own if it is not given.
+        `alive` is the box outside which an episode ends, `{0: (0.7, 2.0)}` for the first number of the observation;
+        "estimate" finds it by random play, None says that there is none. `reward` and `terminated` are functions of
+        (obs [B, O], action [B, A], next_obs [B, O]) where they are known: they are checked against the environment
+        before a run, and kept in the spec; the planner does not use them yet. `budget` holds settings that a run starts
+        from: tasks, iterations, steps_per_iteration, and below "agent" those of vblrl.
+        """
+        from posterity.families.custom import from_gymnasium
+
+        return from_gymnasium(
+            env,
+            vary,
+            max_episode_steps=max_episode_steps,
+            alive=alive,
+            reward=reward,
+            terminated=terminated,
+            budget=budget,
+        )
 
     @abstractmethod
     def tasks(self, key: Key, count: int) -> list[Task]:
@@ -50,6 +84,18 @@ class Family(ABC):
         No observation, reward or ending may depend on whether it is used.
         """
         return nullcontext()
+
+    def configured(self, settings: Settings) -> Family:
+        """This family with other settings."""
+        return self if settings == self.settings else type(self)(settings)
+
+    def notes(self) -> list[str]:
+        """What a user should know of this family before a run, a line each."""
+        return []
+
+    def drawn_from(self) -> dict[str, str]:
+        """The distribution of each factor in words, where it is known."""
+        return {}
 
     def draw(self, task: Task) -> str:
         """A picture of `task` in characters, for people."""
