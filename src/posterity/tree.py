@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
-
-from posterity.types import HostArray
+from numpy.typing import NDArray
 
 Tree = TypeVar("Tree")
 
@@ -132,7 +131,7 @@ def _extended(leaf: object, fresh: object) -> object:
     return in_library_of(fresh, whole)
 
 
-def put_corner(whole: HostArray, part: HostArray) -> None:
+def put_corner(whole: NDArray[Any], part: NDArray[Any]) -> None:
     """Writes `part` over the beginning of every axis of `whole`."""
     whole[tuple(slice(size) for size in part.shape)] = part
 
