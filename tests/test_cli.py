@@ -315,7 +315,7 @@ def test_the_help_of_a_run_shows_the_family_then_what_people_change_first_then_t
     first = out.partition("what people change first:")[2].partition("\nrun:")[0]
     assert re.findall(r"^  (--[\w.-]+)", first, flags=re.MULTILINE) == [
         *("--method", "--preset", "--tasks", "--iterations", "--steps-per-iteration"),
-        *("--seeds", "--seed", "--out", "--time-limit", "--planner.horizon"),
+        *("--seeds", "--seed", "--out", "--time-limit", "--from", "--planner.horizon"),
     ]
     assert max(map(len, out.splitlines())) <= 80
 

@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {"tasks": 3, "iterations": 4, "seeds": 2}
 def records(path: Path) -> list[dict]:
     """All records without the clock."""
     lines = [json.loads(line) for line in (path / "records.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "wall"} for line in lines]
+    return [{key: value for key, value in line.items() if key != "wall_seconds"} for line in lines]
 
 
 def unbroken(path: Path, family: str = "item-search", method: str = "blrl", **changes) -> list[dict]:
@@ -51,18 +51,18 @@ def test_resumed_records_equal_unbroken_records(iterate, tmp_path: Path, family:
     assert records(tmp_path / "broken") == whole
     assert len(json.loads((tmp_path / "broken" / "versions.json").read_text())["sessions"]) == 12
     lines = (tmp_path / "broken" / "records.jsonl").read_text().splitlines()
-    walls = [json.loads(line)["wall"] for line in lines if "wall" in line]
+    walls = [json.loads(line)["wall_seconds"] for line in lines if "wall_seconds" in line]
     assert walls == sorted(walls), "the clock goes on over sessions"
 
 
 def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(iterate, tmp_path: Path):
     agent = {
-        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "rounds": 2, "particles": 2},
-        "learner": {"world_steps": 4, "task_steps": 4, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
+        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
         "network": {"hidden": [8, 8]},
-        "task_minimum": 20,
+        "task_min_transitions": 20,
     }
-    changes = {"tasks": 2, "iterations": 3, "steps": 20, "seeds": 2, "agent": agent}
+    changes = {"tasks": 2, "iterations": 3, "steps_per_iteration": 20, "seeds": 2, "agent": agent}
     posterity.run("pendulum-gravity", out=tmp_path / "whole", **changes)
     config = resolve("pendulum-gravity", "vblrl", "quick", changes)
     folder = RunFolder.create(tmp_path / "broken", config, "test")
@@ -112,7 +112,7 @@ def test_lane_k_of_a_run_is_the_run_of_seed_k_alone(tmp_path: Path):
     together = unbroken(tmp_path / "together", seeds=3, seed=5)
     for seed in (5, 6, 7):
         alone = unbroken(tmp_path / f"alone-{seed}", seeds=1, seed=seed)
-        assert alone == [line for line in together if line["seed"] == seed]
+        assert alone[1:] == [line for line in together[1:] if line["seed"] == seed]
 
 
 def test_methods_meet_the_same_tasks_under_the_same_seed(tmp_path: Path):
@@ -129,7 +129,10 @@ def test_a_run_writes_what_is_needed_to_trust_it(tmp_path: Path):
     assert [line["kind"] for line in lines].count("iteration") == 3 * 4 * 2
     (session,) = json.loads((tmp_path / "run" / "versions.json").read_text())["sessions"]
     assert {"started", "command", "posterity", "python", "numpy", "scipy", "processor", "cores"} <= set(session)
-    walls = [json.loads(line).get("wall", 0) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
+    walls = [
+        json.loads(line).get("wall_seconds", 0)
+        for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()
+    ]
     assert max(walls) > 0
 
 
