@@ -83,7 +83,7 @@ def test_only_an_action_above_the_threshold_jumps():
         assert env.step(np.array([action], dtype=np.float32))[0][1] == height
 
 
-@pytest.mark.parametrize("changes", [{}, {"speed": 3}, {"speed": 0.5, "obstacle_width": 5, "steps_per_iteration": 200}])
+@pytest.mark.parametrize("changes", [{}, {"speed": 3}, {"speed": 0.5, "obstacle_width": 5, "max_episode_steps": 200}])
 def test_an_episode_ends_just_when_the_observation_leaves_the_box(changes: dict):
     """Termination is data: the planner's box and the rule of the world agree on every step of 300 random episodes."""
     family = BoxJump(BoxJumpSettings(**changes))

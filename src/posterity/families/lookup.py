@@ -35,6 +35,7 @@ FAMILIES = {
     "mt10": "posterity.families.metaworld:Mt10",
     "mt50": "posterity.families.metaworld:Mt50",
     "pendulum-gravity": "posterity.families.pendulum:PendulumGravity",
+    "point-goal": "posterity.families.pointgoal:PointGoal",
     "random-mdp": "posterity.families.randommdp:RandomMDP",
 }
 LIVE = "live:"  # begins the name of an object that no file defines
