@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.settings import Settings, setting
 from posterity.types import BoolArray, Budget, HostArray, Spec, Transition
 
@@ -33,7 +33,7 @@ class SearchState(NamedTuple):
     score: HostArray  # [L] reward of an iteration by the best policy in this task
 
 
-class LinearPolicy:
+class LinearPolicy(Policy):
     def __init__(self, spec: Spec, weights: HostArray) -> None:
         self.spec, self.weights = spec, weights
 

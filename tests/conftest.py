@@ -16,6 +16,9 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_kept))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
+# [B, N] by mistake would otherwise be a wrong number and no error.
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 
 MakeUp = Callable[..., Path]
 

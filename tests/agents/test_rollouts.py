@@ -10,7 +10,8 @@ import pytest
 from posterity.agents import lanes
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
-from posterity.agents.vblrl import Vblrl, VblrlSnapshot
+from posterity.agents.vblrl import Vblrl
+from posterity.agents.vblrl_state import VblrlSnapshot
 from posterity.errors import UserError
 from posterity.kernels.common import Mode
 from posterity.models import critic, dynamics, normaliser
@@ -59,7 +60,7 @@ def test_two_models_together_beat_each_alone_where_each_knows_one_half():
     """From x = -1, the reward is x: the return of 40 steps, noise-free. Standing still earns -40."""
     agent = Vblrl(SPEC, SETTINGS, Budget(tasks=2, iterations=2, steps_per_iteration=40))
     both = (WORLD, TASK, normaliser.identity(1, 2), jnp.ones(2))
-    own = VblrlSnapshot(*lanes.repeated(both, 1), None, np.array([False]))
+    own = VblrlSnapshot(*lanes.repeated(both, 1), None, np.array([False]), None, None, np.array([0]))
     returns: dict[str, float] = {}
     shares: dict[str, list[tuple[float, float]]] = {}
     for variant in BACK_VARIANTS:

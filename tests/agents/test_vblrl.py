@@ -13,7 +13,8 @@ from posterity import tree
 from posterity.agents.base import Info
 from posterity.agents.lanes import Program
 from posterity.agents.training import VblrlSettings
-from posterity.agents.vblrl import Vblrl, VblrlState
+from posterity.agents.vblrl import Vblrl
+from posterity.agents.vblrl_state import VblrlState
 from posterity.types import Budget, HostArray, Key, Spec, Transition
 
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=12, alive=None)

@@ -9,7 +9,8 @@ import pytest
 
 from posterity.agents.base import Score
 from posterity.agents.training import VblrlSettings
-from posterity.agents.vblrl import Vblrl, VblrlSnapshot
+from posterity.agents.vblrl import Vblrl
+from posterity.agents.vblrl_state import VblrlSnapshot
 from posterity.errors import UserError
 from posterity.models.confidence import BACK_VARIANTS
 from posterity.types import Budget, Key, Spec, Transition

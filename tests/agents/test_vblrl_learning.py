@@ -11,7 +11,8 @@ import pytest
 
 from posterity import tree
 from posterity.agents.training import VblrlSettings
-from posterity.agents.vblrl import Vblrl, VblrlState
+from posterity.agents.vblrl import Vblrl
+from posterity.agents.vblrl_state import VblrlState
 from posterity.errors import UserError
 from posterity.models import critic, dynamics
 from posterity.types import Budget, Key, Spec, Transition
@@ -137,10 +138,10 @@ def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other
     """As is done on a GPU. The task's batches are smaller than the world's, so they are filled up."""
     learner = made()
     apart, info = learner.update(KEYS, begun(learner), rows(0))
-    assert learner.fit["task", "world"].traces == 0
+    assert learner.programs.fit["task", "world"].traces == 0
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     together, info_together = learner.update(KEYS, begun(learner), rows(0))
-    assert learner.fit["task", "world"].traces == 1
+    assert learner.programs.fit["task", "world"].traces == 1
     assert not same(apart.task.posterior, begun(learner).task.posterior)
     all_close((apart.task, apart.world), (together.task, together.world))
     assert info.keys() == info_together.keys()

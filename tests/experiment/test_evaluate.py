@@ -163,7 +163,7 @@ class Place(NamedTuple):
     iteration: HostArray
 
 
-class Still:
+class Still(Policy):
     """A policy that does nothing, and tells the witness of the keys it was given."""
 
     def __init__(self, keys: list[tuple[int, ...]]) -> None:
@@ -231,7 +231,7 @@ def test_each_score_is_played_with_the_snapshot_of_its_moment(tmp_path: Path, mo
     assert len(set(Seen.began)) == 2 * 3 * 2, "seed, task and episode decide how it begins, not the score"
 
 
-class Dice:
+class Dice(Policy):
     """A policy that acts at random."""
 
     def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:

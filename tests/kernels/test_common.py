@@ -12,7 +12,7 @@ def normals(
     particles: int = 4, rows: int = 64, steps: int = 32, columns: int = 16, words: tuple[int, int] = (1, 2)
 ) -> np.ndarray:
     """[particles, steps, rows, columns] as the kernel draws them."""
-    counter = jnp.arange(rows * columns).reshape(rows, columns)
+    counter = jnp.arange(rows * columns).reshape(1, rows, columns)
     step = jnp.arange(steps)[:, None, None] * (rows * columns)
 
     def draw(particle: jax.Array) -> jax.Array:

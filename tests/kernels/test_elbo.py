@@ -73,13 +73,13 @@ class Problem:
         """Minus the log-likelihood with those normals, written as `elbo.local_forward` has it."""
         x, heads, layers = self.inputs, self.layout.heads, self.layout.layers
         for number, (layer, spread) in enumerate(zip(mean, variance, strict=True)):
-            scale = jnp.sqrt(x**2 @ spread.weight + spread.bias)
+            scale = jnp.sqrt(x**2 @ spread.weight + spread.bias[None])
             size = self.layout.outputs
             if number < layers:
                 e = self.drawn(len(x), self.layout.units, number)
             else:
                 e = jnp.concatenate([self.drawn(len(x), heads, layers + head)[:, :size] for head in (0, 1)], axis=1)
-            x = x @ layer.weight + layer.bias + noise * scale * e
+            x = x @ layer.weight + layer.bias[None] + noise * scale * e
             x = x if number == layers else ACTIVATIONS[self.shape.activation](x)
         density = elbo.log_likelihood(dynamics.gaussian(x, self.shape), self.targets, REWARD_WEIGHT)
         return -(shares * density).sum()

@@ -22,9 +22,10 @@ UNITS = normaliser.Normaliser(  # one observed, one done
 )
 
 
-def model(noise: float = 1.0, scale: float = 0.3) -> DynamicsModel:
-    q = dynamics.init(jax.random.key(0), 1, 1, LINEAR, scale)
-    return DynamicsModel(q, UNITS, jnp.float32(noise), jnp.ones(2))
+def model(noise: float | None = 1.0, members: int = 1) -> DynamicsModel:
+    keys = jax.random.split(jax.random.key(0), members)
+    q = jax.vmap(lambda key: dynamics.init(key, 1, 1, LINEAR, 0.3))(keys)
+    return DynamicsModel(q, UNITS, None if noise is None else jnp.float32(noise), jnp.ones(2))
 
 
 def test_log_variance_stays_within_its_bounds_and_keeps_a_gradient():
@@ -79,9 +80,22 @@ def test_a_step_is_the_mean_or_a_draw_of_the_prediction_in_the_environments_unit
 def test_sampled_networks_differ_as_the_noise_says():
     drawn = model().sample(jax.random.key(1), 2000)
     np.testing.assert_allclose(drawn[0].weight.std(axis=0), 0.3, rtol=0.1)
-    alike = model(noise=0.0).sample(jax.random.key(1), 2)
-    for leaf, mean in zip(jax.tree.leaves(alike), jax.tree.leaves(model().posterior.mean), strict=True):
-        np.testing.assert_array_equal(leaf, jnp.stack([mean, mean]))
+    for noise in (0.0, None):
+        alike = model(noise).sample(jax.random.key(1), 2)
+        for leaf, mean in zip(jax.tree.leaves(alike), jax.tree.leaves(model().posterior.mean), strict=True):
+            np.testing.assert_array_equal(leaf, jnp.concatenate([mean, mean]))
+
+
+def test_members_take_turns():
+    """Five networks of three members: as they are, or each drawn around its member."""
+    means = jax.tree.leaves(model(members=3).posterior.mean)
+    plain = model(None, members=3).sample(jax.random.key(1), 5)
+    for leaf, mean in zip(jax.tree.leaves(plain), means, strict=True):
+        np.testing.assert_array_equal(leaf, mean[jnp.array([0, 1, 2, 0, 1])])
+    drawn = jax.tree.leaves(model(members=3).sample(jax.random.key(1), 3000))
+    for leaf, mean in zip(drawn, means, strict=True):
+        for member in range(3):
+            assert np.abs(leaf[member::3].mean(axis=0) - mean[member]).max() < 5 * 0.3 / np.sqrt(1000)
 
 
 def test_the_two_doubts_are_kept_apart_in_every_dimension():
@@ -157,6 +171,6 @@ def test_the_world_posterior_of_many_tasks_spreads_like_their_hidden_parameter()
     np.testing.assert_allclose(got.mean[:, 0], actions * theta.mean(), atol=0.08)
     np.testing.assert_allclose(deviation, jnp.abs(actions) * theta.std(), rtol=0.2)
     fresh = 1.0 + 0.5 * generator.normal(size=4000)
-    outcomes = jnp.asarray(fresh, jnp.float32)[:, None] * actions
-    inside = jnp.abs(outcomes - got.mean[:, 0]) < dynamics.NINETY * deviation
+    outcomes = jnp.asarray(fresh, jnp.float32)[:, None] * actions[None]
+    inside = jnp.abs(outcomes - got.mean[None, :, 0]) < dynamics.NINETY * deviation[None]
     assert abs(float(inside.mean()) - 0.9) < 0.05

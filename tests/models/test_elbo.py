@@ -79,13 +79,21 @@ def test_the_loss_is_the_weighted_kl_less_the_log_likelihood():
     np.testing.assert_array_equal(total, parts.loss)
 
 
-def test_without_noise_the_loss_is_a_plain_networks_likelihood_alone():
+@pytest.mark.parametrize("noise", [0.0, jnp.float32(0.0)], ids=["known before", "known when it runs"])
+def test_without_noise_the_loss_is_a_plain_networks_likelihood_and_the_pull_to_its_priors_mean(
+    noise: float | jax.Array,
+):
+    """With the prior N(0, 1) the pull is half the weights' squared length; without a KL scale there is none."""
     q, batch = linear(), some_rows(4)
     settings = LearnerSettings(kl_weight=0.1, reward_weight=5.0)
-    total, parts = elbo.loss(jax.random.key(1), q, posterior.gaussian(q, 1.0), batch, LINEAR, settings, 0.0)
     density = elbo.log_likelihood(dynamics.forward(q.mean, batch.inputs, LINEAR), batch.targets, 5.0)
-    np.testing.assert_allclose(total, -density.mean(), rtol=1e-6)
-    assert parts.kl == 0.0
+    pull = 0.5 * sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(q.mean))
+    for scale in (1.0, 0.0):
+        total, parts = elbo.loss(
+            jax.random.key(1), q, posterior.gaussian(q, 1.0), batch, LINEAR, settings, noise, kl_scale=scale
+        )
+        np.testing.assert_allclose(parts.kl, pull, rtol=1e-5)
+        np.testing.assert_allclose(total, scale * 0.1 * pull - density.mean(), rtol=1e-5)
 
 
 def test_the_posterior_of_a_linear_regression_is_recovered():

@@ -35,6 +35,13 @@ def test_networks_side_by_side_give_what_each_gives_alone():
     np.testing.assert_allclose(together[1], mlp.apply(other, 2 * INPUTS, relu))
 
 
+def test_a_vector_is_taken_across_all_rows_whatever_their_rank():
+    for rows in (np.ones(3), np.ones((5, 3)), np.ones((2, 5, 3))):
+        np.testing.assert_array_equal(rows + mlp.across(jnp.arange(3), rows), rows + np.arange(3))
+    each = np.array([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(mlp.across(each, np.ones((2, 5, 3))), each[:, None])
+
+
 def test_a_normalised_layer_has_mean_0_and_mean_square_1_however_large_its_inputs():
     x = mlp.layer_norm(jnp.array([[1.0, 2.0, 6.0], [100.0, 200.0, 600.0]]))
     np.testing.assert_allclose(x.mean(axis=-1), 0.0, atol=1e-6)

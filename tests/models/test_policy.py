@@ -71,6 +71,6 @@ def test_the_gradient_is_that_of_the_log_likelihood_of_the_action_as_drawn():
     old = PolicyParams(jnp.asarray(draw.normal(size=8), jnp.float32), jnp.array([0.3, -0.5]))
     obs, noise, advantage = (jnp.asarray(draw.normal(size=s), jnp.float32) for s in ((30, 3), (30, 2), (30,)))
     got = jax.grad(lambda p: gaussian.surrogate(p, old, Batch(obs, noise, advantage), layers))(old)
-    score = noise / jnp.exp(old.log_std) * advantage[:, None] / 30
+    score = noise / jnp.exp(old.log_std)[None] * advantage[:, None] / 30
     np.testing.assert_allclose(got.theta, jnp.concatenate([(obs.T @ score).ravel(), score.sum(0)]), atol=1e-5)
     np.testing.assert_allclose(got.log_std, ((noise**2 - 1) * advantage[:, None]).mean(0), atol=1e-5)

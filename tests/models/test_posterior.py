@@ -39,10 +39,18 @@ def test_kl_of_a_posterior_to_itself_is_zero():
     assert abs(posterior.kl(some(0, 0.3), some(0, 0.3))) < 1e-5
 
 
+def test_without_noise_the_kl_is_the_distance_from_the_priors_mean():
+    """Minus the prior's log density at the mean network, but for a constant, however wide the posterior is."""
+    (near, p), far = (some(seed, 0.3) for seed in (0, 1)), some(2, 0.7)
+    expected = log_density(near.mean, p) - log_density(far.mean, p)
+    np.testing.assert_allclose(posterior.kl(far, p, 0.0) - posterior.kl(near, p, 0.0), expected, rtol=1e-4)
+    assert posterior.kl(p, p, 0.0) == 0.0
+
+
 def test_a_new_posterior_has_the_networks_means_and_one_scale():
     network = mlp.init(jax.random.key(0), (3, 5, 6))
     fresh = posterior.init(network, 0.02)
-    for mean, rho, weight in zip(*map(jax.tree.leaves, (*fresh, network)), strict=True):
+    for mean, rho, weight in zip(*map(jax.tree.leaves, (fresh.mean, fresh.rho, network)), strict=True):
         np.testing.assert_array_equal(mean, weight)
         np.testing.assert_allclose(jax.nn.softplus(rho), 0.02, rtol=1e-5)
 

@@ -12,7 +12,7 @@ KEY = jax.random.key(0)
 def walk(key: jax.Array, obs: jax.Array, action: jax.Array) -> ImaginedStep:
     """Particle p adds p to every step; the reward is the place stepped to."""
     bonus = jnp.arange(obs.shape[0], dtype=jnp.float32)[:, None, None]
-    following = obs + action + bonus
+    following = obs + action[None] + bonus
     return ImaginedStep(following[..., 0], following, (action.sum(), action.max()))
 
 

@@ -45,6 +45,12 @@ METHODS = {
         "the same model and planner, every task from scratch", _VBLRL, {"variant": "single-task"}, False
     ),
     "pooled": Method("one world model for all tasks, planned with directly", _VBLRL, {"variant": "pooled"}, False),
+    "hip-mdp": Method(
+        "one world model with a latent for each task, inferred while acting (T-HiP-MDP)",
+        _VBLRL,
+        {"variant": "hip-mdp"},
+        False,
+    ),
     "npg": Method(
         "natural policy gradient, every task from scratch (--fine-tune: one policy for all)", _NPG, {}, False
     ),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from posterity import tree
 from posterity.settings import NoSettings, Settings
@@ -34,16 +34,19 @@ Score = Literal["zero-shot", "start", "train", "back"]
 SCORES: tuple[Score, ...] = ("zero-shot", "start", "train", "back")
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """Acts in an evaluation and does not learn. It is made anew for every set of episodes."""
 
+    @abstractmethod
     def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
         """Actions [L, ...] for observations [L, ...]. `first` [L]: an episode begins with this observation."""
-        ...
+
+    def observe(self, keys: Keys, step: Transition) -> None:  # noqa: B027 - most policies have nothing to do here
+        """One step [L, ...] happened. Nothing is learned from it, but a policy may infer which task this is."""
 
     def facts(self) -> Info:
         """What there is to say of the last actions; an episode's record has the mean over its steps."""
-        ...
+        return {}
 
 
 class Agent(ABC, Generic[State, Snapshot]):

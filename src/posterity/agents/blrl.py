@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.agents.lanes import each_lane
 from posterity.settings import Settings, setting
 from posterity.tabular.boss import optimistic_values
@@ -94,7 +94,7 @@ class BlrlSnapshot(NamedTuple):
     policy: FloatArray  # [S, A]
 
 
-class FixedPolicy:
+class FixedPolicy(Policy):
     """Draws actions from a table of probabilities."""
 
     def __init__(self, table: FloatArray) -> None:

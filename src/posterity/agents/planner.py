@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.agents import lanes
-from posterity.agents.base import Info, Keys
+from posterity.agents.base import Info, Keys, Policy
+from posterity.agents.inference import Adaptation
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models.dynamics import DynamicsModel
 from posterity.planning import cem
 from posterity.planning.cem import Plan
 from posterity.planning.rollout import Returns
-from posterity.types import BoolArray, HostArray, Spec
+from posterity.types import BoolArray, HostArray, Spec, Transition
 
 
 class Planner:
@@ -101,13 +102,18 @@ class Planner:
         return cem.cem(search_key, score, begin, self.low, self.high, self.settings), last_key
 
 
-class PlannedPolicy:
+class PlannedPolicy(Policy):
     """Plans in an evaluation and does not learn: with one model, or with a task's and the world's together."""
 
     def __init__(
-        self, planner: Planner, models: tuple[DynamicsModel, ...], random: BoolArray, variant: str = ""
+        self,
+        planner: Planner,
+        models: tuple[DynamicsModel, ...],
+        random: BoolArray,
+        variant: str = "",
+        adapts: Adaptation | None = None,
     ) -> None:
-        self.planner, self.models, self.random, self.variant = planner, models, random, variant
+        self.planner, self.models, self.random, self.variant, self.adapts = planner, models, random, variant, adapts
         self.plan = lanes.repeated(planner.fresh_plan, len(random))
         self.shares: tuple[jax.Array, ...] = ()  # of reward and state that the world's model predicted
 
@@ -122,6 +128,11 @@ class PlannedPolicy:
         if self.random.any():
             planned = np.where(self.random[:, None], self.planner.random_actions(keys), planned)
         return planned
+
+    def observe(self, keys: Keys, step: Transition) -> None:
+        """Infers which task it is, where that is not known yet."""
+        if self.adapts is not None:
+            self.models = (self.adapts.observe(keys, self.models[0], step),)
 
     def facts(self) -> Info:
         """How much of the last plan the world's model predicted, where there were two."""

@@ -110,7 +110,7 @@ class GradientState(NamedTuple, Generic[Trained, Memory]):
     iteration: int  # of the present task
 
 
-class MeanPolicy:
+class MeanPolicy(Policy):
     """Plays the mean action of a policy."""
 
     def __init__(self, theta: HostArray, layers: Shape, actions: ActionRange) -> None:

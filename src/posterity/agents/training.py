@@ -12,11 +12,12 @@ import jax.numpy as jnp
 
 from posterity.errors import UserError
 from posterity.kernels import elbo as fused
-from posterity.models import critic, dynamics, elbo, normaliser, posterior, replay
+from posterity.models import critic, dynamics, elbo, latent, normaliser, posterior, replay
 from posterity.models.confidence import BackwardSettings
 from posterity.models.critic import CriticSettings, CriticTraining
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
+from posterity.models.latent import LatentSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.models.replay import Replay, Rows
@@ -26,6 +27,9 @@ from posterity.types import Spec, Transition
 
 Who = Literal["task", "world"]
 INITIAL_SCALE = 0.02  # standard deviation of every weight before learning
+INITIAL_WIDTH = 0.03  # how far a task's weights lie from the world's, in deviations of a fresh network, to begin with
+WIDTHS = (0.003, 0.3)  # the least and the greatest of it
+WIDTH_STEP = 0.2  # of its logarithm, after an iteration
 
 
 class VblrlSettings(Settings):
@@ -36,6 +40,10 @@ class VblrlSettings(Settings):
     network: NetworkSettings = NetworkSettings()
     value: CriticSettings = CriticSettings()
     backward: BackwardSettings = BackwardSettings()
+    latent: LatentSettings = LatentSettings()
+    members: int = setting(
+        1, "Networks in the ensemble whose disagreement is the doubt; 1: one Gaussian over weights (paper).", ge=1
+    )
     world_iterations: int = setting(
         2, "Iterations at the start of a task in which the world model plans (released code: 2).", ge=0
     )
@@ -61,8 +69,15 @@ class VblrlSettings(Settings):
         """Of matrix products outside the fused planner."""
         return "f32" if self.matmul_precision == "f32" else "tf32"
 
+    @property
+    def ensemble(self) -> bool:
+        """Whether members are plain networks that disagree."""
+        return self.members > 1
+
     def noise(self, who: Who) -> float:
-        """Factor on a posterior's spread: 0 makes it a plain network."""
+        """Factor on a member's spread: 0 makes it a plain network."""
+        if self.ensemble:
+            return 0.0
         return float(self.bayesian == "both" or (self.bayesian == "world" and who == "world"))
 
 
@@ -75,16 +90,54 @@ class Training:
         self.dims = (spec.obs_dim, len(spec.low))
         self.exact = settings.matmul_precision == "f32"
         self.fallback_reason = fused.fallback_reason(settings.kernels, settings.network, *self.dims, self.exact)
+        if settings.latent.size and not self.fallback_reason:
+            self.fallback_reason = "the fused fit has no latents"
         if settings.kernels == "on" and self.fallback_reason:
             raise UserError(f"kernels are on, but {self.fallback_reason}")
 
-    def init(self, key: jax.Array) -> Learning:
-        """A posterior that knows nothing."""
-        return elbo.begin(dynamics.init(key, *self.dims, self.settings.network, INITIAL_SCALE))
+    def init(self, key: jax.Array, tasks: int) -> Learning:
+        """A posterior [E, ...] that knows nothing of `tasks` tasks."""
+        settings, size = self.settings, self.settings.latent.size
+        keys = key[None] if settings.members == 1 else jax.random.split(key, settings.members)
+
+        def member(k: jax.Array) -> Learning:
+            fresh = dynamics.init(k, *self.dims, settings.network, INITIAL_SCALE, size)
+            return elbo.begin(fresh._replace(latents=latent.no_latents(tasks, size)) if size and tasks else fresh)
+
+        return jax.vmap(member)(keys)
+
+    def restart(self, q: Posterior) -> Learning:
+        """The same weights with fresh optimisers, for one task: its latent is given and no more learned."""
+        return jax.vmap(elbo.begin)(q._replace(latents=None))
 
     def fixed_prior(self, q: Posterior) -> Posterior:
-        """The prior of a posterior that has no other."""
+        """The prior of a posterior that has no other. Members of an ensemble are held where they began."""
+        if self.settings.ensemble:
+            return posterior.anchored(q.mean, 1.0)
         return posterior.gaussian(q, self.settings.learner.prior_scale)
+
+    def task_prior(self, q: Posterior, width: jax.Array) -> Posterior:
+        """The world posterior as a task's prior. Around the members of an ensemble it is as wide as tasks differ."""
+        if self.settings.ensemble:
+            return posterior.anchored(q.mean, width)
+        return q._replace(latents=None)
+
+    def widened(
+        self, key: jax.Array, width: jax.Array, task: DynamicsModel, world: DynamicsModel, rows: Transition
+    ) -> jax.Array:
+        """The width of the task's prior, after both models have been asked about transitions they have not seen.
+
+        Where the task's own networks foretell them better than the world's do, tasks differ by more than was thought,
+        and else by less. It is the sign of the slope of the prequential evidence.
+        """
+        obs, action, reward, next_obs = map(jnp.asarray, rows[:4])
+
+        def told(model: DynamicsModel) -> jax.Array:
+            networks = model.sample(key, self.settings.planner.particles)
+            return model.log_likelihood(networks, obs, action, reward, next_obs, self.settings.network)
+
+        factor = jnp.exp(WIDTH_STEP * jnp.sign(told(task) - told(world)))
+        return jnp.clip(width * factor, *WIDTHS)
 
     def init_critic(self, key: jax.Array) -> CriticTraining:
         """A critic that values nothing yet."""
@@ -108,45 +161,81 @@ class Training:
         who: tuple[Who, ...],
         key: jax.Array,
         learned: dict[Who, Learning],
+        priors: dict[Who, Posterior],
+        units: Normaliser,
+        memory: Replay,
+        task: jax.Array,
+        latents: jax.Array | None,
+    ) -> list[tuple[Learning, elbo.Loss]]:
+        """The task's posterior on its own transitions, the world's on those of all tasks so far, or both at once.
+
+        All members of all posteriors are fitted side by side, each on batches of its own. `latents` [E, M, Z] are the
+        hypotheses about the task that its networks are given.
+        """
+        count, settings, network = self.settings.members, self.settings.learner, self.settings.network
+        chosen = [
+            self._fit(name, number, key, learned[name], priors[name], units, memory, task, latents)
+            for name in who
+            for number in range(count)
+        ]
+        if self.fallback_reason:
+            fitted = elbo.fit(chosen, settings.gradient_steps, elbo.gradient(network, settings))
+        else:
+            fitted = fused.fit(chosen, settings.gradient_steps, network, settings, self.exact)
+        together = [fitted[place * count : (place + 1) * count] for place in range(len(who))]
+        joined = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *group) for group in together]
+        return [(learning, jax.tree.map(lambda part: part.mean(axis=0), loss)) for learning, loss in joined]
+
+    def _fit(
+        self,
+        who: Who,
+        number: int,
+        key: jax.Array,
+        learned: Learning,
         prior: Posterior,
         units: Normaliser,
         memory: Replay,
         task: jax.Array,
-    ) -> list[tuple[Learning, elbo.Loss]]:
-        """The task's posterior on its own transitions, the world's on those of all tasks so far, or both at once."""
+        latents: jax.Array | None,
+    ) -> Fit:
+        """What one member of a posterior is fitted to."""
         settings = self.settings.learner
+        key = jax.random.fold_in(key, 0 if who == "task" else 1)
+        key = jax.random.fold_in(key, number) if self.settings.ensemble else key
 
         def task_batch(k: jax.Array) -> Batch:
-            return _batch(units, replay.sample_task(k, memory, task, settings.task_batch_size))
+            batch = _batch(units, replay.sample_task(k, memory, task, settings.task_batch_size))
+            if latents is None:
+                return batch
+            place = jax.random.randint(jax.random.fold_in(k, 1), batch.inputs.shape[:1], 0, latents.shape[1])
+            return batch._replace(inputs=jnp.concatenate([batch.inputs, latents[number, place]], axis=-1))
 
         def world_batch(k: jax.Array) -> Batch:
             rows = replay.sample_world(k, memory, task + 1, settings.world_batch_tasks, settings.world_batch_size)
-            return _batch(units, rows)
+            return _batch(units, rows)._replace(tasks=rows.task if self.settings.latent.size else None)
 
-        kl_scale = self._prior_kl_scale(task, memory.filled[task]) if self.inherits else jnp.float32(1.0)
-        fits = {
-            "task": Fit(
-                jax.random.fold_in(key, 0),
-                learned["task"],
-                prior,
-                task_batch,
-                settings.task_learning_rate,
-                self.settings.noise("task"),
-                kl_scale,
-            ),
-            "world": Fit(
-                jax.random.fold_in(key, 1),
-                learned["world"],
-                self.fixed_prior(prior),
-                world_batch,
-                settings.world_learning_rate,
-                self.settings.noise("world"),
-            ),
-        }
-        chosen, network = [fits[name] for name in who], self.settings.network
-        if self.fallback_reason:
-            return elbo.fit(chosen, settings.gradient_steps, elbo.gradient(network, settings))
-        return fused.fit(chosen, settings.gradient_steps, network, settings, self.exact)
+        own = who == "task"
+        return Fit(
+            key,
+            jax.tree.map(lambda leaf: leaf[number], learned),
+            jax.tree.map(lambda leaf: leaf[number], prior),
+            task_batch if own else world_batch,
+            settings.task_learning_rate if own else settings.world_learning_rate,
+            self.settings.noise(who),
+            self._kl_scale(who, task, memory.filled),
+            None if own or not self.settings.latent.size else _latent_weight(memory.filled),
+        )
+
+    def _kl_scale(self, who: Who, task: jax.Array, filled: jax.Array) -> jax.Array:
+        """Factor on the KL weight; none for a plain network that is no member of an ensemble."""
+        if not self.settings.ensemble and self.settings.noise(who) == 0.0:
+            return jnp.float32(0.0)
+        scale = jnp.float32(1.0)
+        if who == "task" and self.inherits:
+            scale = self._prior_kl_scale(task, filled[task])
+        if self.settings.learner.kl_per_transition:
+            scale = scale / jnp.maximum(filled[task] if who == "task" else filled.sum(), 1)
+        return scale
 
     def _prior_kl_scale(self, task: jax.Array, transitions: jax.Array) -> jax.Array:
         """How tightly the prior holds the task posterior: less and less where it is the world's, as data comes in."""
@@ -164,7 +253,7 @@ class Training:
             rows = replay.sample_task(k, memory, task, critic.BATCH_SIZE)
             ended = jnp.zeros(critic.BATCH_SIZE)
             if box is not None:
-                ended = 1.0 - ((rows.next_obs > box[0]) & (rows.next_obs < box[1])).all(axis=-1)
+                ended = 1.0 - ((rows.next_obs > box[0][None]) & (rows.next_obs < box[1][None])).all(axis=-1)
             return critic.CriticBatch(rows.obs, rows.reward, rows.next_obs, ended)
 
         earned = memory.reward[task]  # and 0, which an end is worth: also where nothing is filled in yet
@@ -182,6 +271,12 @@ class Training:
             "aleatoric_std": held.aleatoric_std,
             "epistemic_std": held.epistemic_std,
         }
+
+
+def _latent_weight(filled: jax.Array) -> jax.Array:
+    """[K] of each task's latent: batches have as many rows of each task that has any, and n of its own."""
+    met = filled > 0
+    return met / (jnp.maximum(filled, 1) * jnp.maximum(met.sum(), 1))
 
 
 def _batch(units: Normaliser, rows: Rows) -> Batch:

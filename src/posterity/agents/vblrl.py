@@ -19,9 +19,7 @@ today imagine every step, and the more confident prediction goes on; or both do,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -29,66 +27,23 @@ import numpy as np
 
 from posterity.agents import diagnostics, lanes
 from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.inference import Adaptation, TaskInference
 from posterity.agents.planner import PlannedPolicy, Planner
-from posterity.agents.training import Training, VblrlSettings, Who
+from posterity.agents.programs import Programs
+from posterity.agents.training import INITIAL_WIDTH, Training, VblrlSettings, Who
+from posterity.agents.vblrl_state import VARIANTS, VblrlSnapshot, VblrlState
 from posterity.errors import UserError
-from posterity.models import elbo, normaliser, replay
+from posterity.models import normaliser, replay
 from posterity.models.confidence import BACK_VARIANTS
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.dynamics import DynamicsModel
 from posterity.models.elbo import Learning
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
-from posterity.models.replay import Replay
-from posterity.planning.cem import Plan
-from posterity.types import Array, BoolArray, Budget, HostArray, Spec, Transition
+from posterity.types import Array, BoolArray, Budget, HostArray, Key, Spec, Transition
 
-Result = TypeVar("Result")
 FORECAST_EVERY = 16  # steps between two plans that are imagined once more, for the record
 NORMALISER_ITERATIONS = 5  # of the first task, from which the normaliser is estimated
-
-
-class Variant(NamedTuple):
-    """What sets a method apart."""
-
-    fitted: tuple[Who, ...]  # the posteriors that are learned
-    inherits: bool  # a task begins with the world posterior and the critic; else with nothing, and random actions
-    planner: Who  # whose posterior plans once a task is under way
-
-
-VARIANTS: dict[str, Variant] = {
-    "vblrl": Variant(fitted=("task", "world"), inherits=True, planner="task"),
-    "single-task": Variant(fitted=("task",), inherits=False, planner="task"),
-    "pooled": Variant(fitted=("world",), inherits=True, planner="world"),
-}
-
-
-class VblrlState(NamedTuple):
-    """Everything a run is. Arrays have a leading axis of lanes; numbers are the same for all."""
-
-    world: Learning
-    task: Learning
-    prior: Posterior  # of the task posterior: the world posterior when the task began; in the first task the fixed one
-    normaliser: Normaliser
-    target_std: jax.Array  # [L, 1 + O] the targets' deviation in the normaliser's units
-    critic: CriticTraining | None
-    replay: Replay
-    plan: Plan  # where the next search begins
-    forecast: jax.Array  # [L, 3] sum of predicted returns, of their standard deviations, and how many
-    task_number: int
-    iteration: int  # of the present task
-    step: int  # of the present iteration
-
-
-class VblrlSnapshot(NamedTuple):
-    """What it takes to act later as at one moment of a run."""
-
-    world: Posterior
-    task: Posterior
-    normaliser: Normaliser
-    target_std: jax.Array
-    critic: Critic | None
-    random: Array  # [L] nothing was learned yet: actions are random
 
 
 class Vblrl(Agent[VblrlState, VblrlSnapshot]):
@@ -99,35 +54,29 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     task_memory = "replay"
 
     def __init__(self, spec: Spec, settings: VblrlSettings, budget: Budget, variant: str = "vblrl") -> None:
-        self.spec, self.settings, self.budget = spec, settings, budget
         self.variant = VARIANTS[variant]
+        self.spec, self.budget = spec, budget
+        self.settings = settings = self.variant.adapted(settings)
         self.planner = Planner(spec, settings)
-        self.training = training = Training(spec, settings, self.variant.inherits and settings.task_prior == "world")
+        self.inference = TaskInference(spec, settings) if settings.latent.size else None
+        self.training = Training(spec, settings, self.variant.inherits and settings.task_prior == "world")
 
-        def program(one: Callable[..., Result], donate: Sequence[int] = ()) -> lanes.Program[Result]:
-            return lanes.compiled(one, settings.outer_precision, donate)
-
-        self._init = program(training.init)
-        self._init_critic = program(training.init_critic)
-        self._begin = program(elbo.begin)
-        self._remember = program(replay.add, donate=[0])
-        self._measure = program(training.measure)
-        self._check = program(training.check)
-        self._fit_critic = program(training.fit_critic)
-        groups: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
-        self.fit: dict[tuple[Who, ...], lanes.Program[list[tuple[Learning, elbo.Loss]]]] = {
-            group: program(partial(training.fit, group)) for group in groups
-        }
+        self.programs = Programs(self.training, budget.tasks if self.inference else 0)
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
-        world, count = self._init(keys), len(keys)
+        world, count = self.programs.init(keys), len(keys)
         dims = (self.spec.obs_dim, len(self.spec.low))
         capacity = self.budget.iterations * self.budget.steps_per_iteration
         return VblrlState(
             world=world,
-            task=world,
-            prior=self.training.fixed_prior(world.posterior),
+            world_prior=self.programs.fixed_prior(world.posterior),
+            task=self.programs.restart(world.posterior),
+            prior=self.programs.fixed_prior(world.posterior),
+            width=jnp.full(count, INITIAL_WIDTH, jnp.float32),
+            latents=None if self.inference is None else self.inference.begin(keys, world.posterior, 0),
+            task_latents=None if self.inference is None else self.inference.begin(keys, world.posterior, 0),
+            recent=None if self.inference is None else self.inference.empty(count),
             normaliser=lanes.repeated(normaliser.identity(*dims), count),
             target_std=jnp.ones((count, 1 + dims[0])),
             critic=self._fresh_critic(keys),
@@ -143,20 +92,29 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     def begin_task(self, keys: Keys, state: VblrlState) -> VblrlState:
         """The world posterior becomes the task's, and its prior unless this is the first task."""
+        number = state.task_number + 1
         if self.variant.inherits:
-            task, critic = self._begin(state.world.posterior), state.critic
+            state = self._inherit(state._replace(task_number=number))
         else:
-            task, critic = self._init(keys), self._fresh_critic(keys)
-        inherited = self.training.inherits and state.task_number >= 0  # before that the world posterior is no belief
-        prior = task.posterior if inherited else self.training.fixed_prior(task.posterior)
-        return state._replace(
-            task=task, prior=prior, critic=critic, task_number=state.task_number + 1, iteration=0, step=0
-        )
+            fresh = self.programs.init(keys)
+            prior = self.programs.fixed_prior(fresh.posterior)
+            state = state._replace(task=fresh, prior=prior, critic=self._fresh_critic(keys))
+        if self.inference is not None:
+            latents = self.inference.begin(keys, state.world.posterior, number)
+            state = state._replace(latents=latents, task_latents=latents, recent=self.inference.empty(len(keys)))
+        return state._replace(task_number=number, iteration=0, step=0)
+
+    def _inherit(self, state: VblrlState) -> VblrlState:
+        """The task posterior begins as the world's, which is its prior; in the first task that is no belief yet."""
+        world = state.world.posterior
+        inherited = self.training.inherits and state.task_number > 0
+        prior = self.programs.task_prior(world, state.width) if inherited else self.programs.fixed_prior(world)
+        return state._replace(task=self.programs.restart(world), prior=prior, task_latents=state.latents)
 
     def act(self, keys: Keys, state: VblrlState, obs: HostArray, first: BoolArray) -> tuple[VblrlState, HostArray]:
         """The first action of the best plan found, or a random one before anything was learned."""
         if self._explores(state):
-            return state, self.planner.random_actions(keys)
+            return state._replace(step=state.step + 1), self.planner.random_actions(keys)
         model = self.acting(state)
         action, plan = self.planner.plan(keys, obs, first, model, state.plan)
         forecast = state.forecast
@@ -164,23 +122,42 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), lanes.to_host(action)
 
+    def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
+        """While a task is new, what it does tells which task it is."""
+        if self.inference is None or state.recent is None:
+            return state
+        seen = state.iteration * self.budget.steps_per_iteration + state.step  # this one counted in
+        if seen > self.settings.latent.transitions:
+            return state
+        recent = state.recent.put(seen - 1, step)
+        if self._explores(state) or not self.inference.due(seen):
+            return state._replace(recent=recent)
+        world = state.world.posterior, state.task_number, state.normaliser
+        return state._replace(recent=recent, latents=self.inference.online(keys, *world, state.latents, *recent, seen))
+
     def update(self, keys: Keys, state: VblrlState, rows: Transition) -> tuple[VblrlState, Info]:
         """Remember the iteration, then fit the posteriors and the critic."""
         new = Transition(*(np.asarray(part).astype(np.float32) for part in rows))
         fit_keys = [key.fold("fit") for key in keys]
         facts: dict[str, Array] = {}
         if not self._explores(state):
-            facts |= self._check([key.fold("check") for key in keys], self.acting(state), new)
+            facts |= self.programs.check([key.fold("check") for key in keys], self.acting(state), new)
             facts |= diagnostics.forecasts(state.forecast, rows, self.settings.planner.horizon)
-        memory = self._remember(state.replay, state.task_number, new)
+        if self.settings.ensemble and self._compares(state):
+            models = self._model_of("task", state), self._model_of("world", state)
+            state = state._replace(
+                width=self.programs.widened([key.fold("width") for key in keys], state.width, *models, new)
+            )
+            facts["prior_width"] = state.width
+        memory = self.programs.remember(state.replay, state.task_number, new)
         state = state._replace(replay=memory)
         if (state.task_number == 0 or not self.variant.inherits) and state.iteration < NORMALISER_ITERATIONS:
-            units, target_std = self._measure(state.normaliser, memory, state.task_number)
+            units, target_std = self.programs.measure(state.normaliser, memory, state.task_number)
             state = state._replace(normaliser=units, target_std=target_std)
         state, losses = self._fit_due(fit_keys, state)
         facts |= losses
         if state.critic is not None:
-            critic, facts["value_error"] = self._fit_critic(
+            critic, facts["value_error"] = self.programs.fit_critic(
                 fit_keys, state.critic, state.normaliser, memory, state.task_number
             )
             state = state._replace(critic=critic)
@@ -195,15 +172,41 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         due: tuple[Who, ...] = tuple(
             who for who in self.variant.fitted if who == "world" or transitions >= self.settings.task_min_transitions
         )
-        learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
-        facts: dict[str, Array] = {}
+        if self.inference is not None:
+            return self._fit_with_latents(keys, state, due, self.inference)
         # On a GPU both are fitted in one program, which takes little longer than one of them.
         groups: list[tuple[Who, ...]] = [due] if jax.default_backend() == "gpu" else [(who,) for who in due]
+        facts: dict[str, Array] = {}
         for group in filter(None, groups):
-            fitted = self.fit[group](keys, learned, state.prior, state.normaliser, state.replay, state.task_number)
-            for who, (learning, loss) in zip(group, fitted, strict=True):
-                learned[who] = learning
-                facts |= {f"{who}_{part}": value for part, value in loss._asdict().items()}
+            state, losses = self._fit(keys, state, group)
+            facts |= losses
+        return state, facts
+
+    def _fit_with_latents(
+        self, keys: Keys, state: VblrlState, due: tuple[Who, ...], inference: TaskInference
+    ) -> tuple[VblrlState, dict[str, Array]]:
+        """The world posterior first, then which task this is by it, then the task posterior, which begins from both."""
+        if state.iteration == 0:
+            known = inference.remember(state.latents, state.world.posterior, state.task_number)
+            state = state._replace(world=state.world._replace(posterior=known))
+        state, facts = self._fit(keys, state, ("world",))
+        world = state.world.posterior, state.task_number, state.normaliser
+        latents = inference.offline([key.fold("latent") for key in keys], *world, state.latents, state.replay)
+        state = state._replace(latents=latents)
+        if "task" in due:
+            state, losses = self._fit(keys, self._inherit(state), ("task",))
+            facts |= losses
+        return state, facts
+
+    def _fit(self, keys: Keys, state: VblrlState, group: tuple[Who, ...]) -> tuple[VblrlState, dict[str, Array]]:
+        """Fits the posteriors of a group in one program."""
+        learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
+        priors: dict[Who, Posterior] = {"task": state.prior, "world": state.world_prior}
+        data = state.normaliser, state.replay, state.task_number, state.task_latents
+        facts: dict[str, Array] = {}
+        for who, (learning, loss) in zip(group, self.programs.fit[group](keys, learned, priors, *data), strict=True):
+            learned[who] = learning
+            facts |= {f"{who}_{part}": value for part, value in loss._asdict().items()}
         return state._replace(world=learned["world"], task=learned["task"]), facts
 
     def _explores(self, state: VblrlState) -> bool:
@@ -215,19 +218,34 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def acting(self, state: VblrlState) -> DynamicsModel:
         """The model that plans: in the first iterations of a task the world's, where it is inherited."""
         early = self.variant.inherits and state.iteration < self.start_iterations
-        who: Who = "world" if early else self.variant.planner
+        return self._model_of("world" if early else self.variant.planner, state)
+
+    def _compares(self, state: VblrlState) -> bool:
+        """Whether both posteriors have been fitted to this task, and one is the other's prior."""
+        fitted = state.iteration * self.budget.steps_per_iteration >= self.settings.task_min_transitions
+        return len(self.variant.fitted) == 2 and self.training.inherits and state.task_number > 0 and fitted
+
+    def _model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
         posterior = state.world.posterior if who == "world" else state.task.posterior
         critic = None if state.critic is None else state.critic.critic
-        return self._model(who, posterior, state.normaliser, state.target_std, critic)
+        latents = state.latents if who == "world" else state.task_latents
+        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic)
 
     def _model(
-        self, who: Who, posterior: Posterior, units: Normaliser, target_std: jax.Array, critic: Critic | None
+        self,
+        who: Who,
+        posterior: Posterior,
+        latents: jax.Array | None,
+        units: Normaliser,
+        target_std: jax.Array,
+        critic: Critic | None,
     ) -> DynamicsModel:
-        noise = lanes.full(target_std.shape[0], self.settings.noise(who))
-        return DynamicsModel(posterior, units, noise, target_std, critic)
+        strength = self.settings.noise(who)
+        noise = lanes.full(target_std.shape[0], strength) if strength else None
+        return DynamicsModel(posterior._replace(latents=None), units, noise, target_std, critic, latents)
 
     def _fresh_critic(self, keys: Keys) -> CriticTraining | None:
-        return self._init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
+        return self.programs.init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
 
     # Evaluation, and Algorithm 2 ---------------------------------------------------------------------------------
 
@@ -250,15 +268,26 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         random = np.full(len(keys), self._explores(state))
         critic = None if state.critic is None else state.critic.critic
         posteriors = state.world.posterior, state.task.posterior
-        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random)
+        latents = state.latents, state.task_latents, np.full(len(keys), state.task_number, np.int32)
+        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents)
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
         random = np.asarray(own.random)
         carried = jax.device_put((own.normaliser, own.target_std, own.critic))
         task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
-        task, world = self._model("task", task, *carried), self._model("world", world, *carried)
-        today = self._model("world", latest_world, *carried)
+        latents, task_latents, today_latents = jax.device_put((own.latents, own.task_latents, own.latents))
+        if self.inference is not None and score == "back":
+            keys = [Key.of(lane) for lane in range(len(random))]
+            today_latents = self.inference.of_task(keys, latest_world, jnp.asarray(own.task_number))
+        adapts = None
+        if self.inference is not None and (
+            score == "zero-shot" or (self.variant.planner == "world" and score == "start")
+        ):
+            adapts = Adaptation(self.inference, world, jnp.asarray(own.task_number))
+        task = self._model("task", task, task_latents, *carried)
+        world = self._model("world", world, latents, *carried)
+        today = self._model("world", latest_world, today_latents, *carried)
         if score == "back" and variant in ("confidence", "blend"):
             if variant == "confidence" and self.settings.planner.particles < 2:
                 raise UserError("Confidence is a spread over particles, and this run plans with one; try blend")
@@ -266,7 +295,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if score == "back":
             return PlannedPolicy(self.planner, (today if self._by_world(variant) else task,), random)
         early = score == "zero-shot" and self.variant.inherits
-        return PlannedPolicy(self.planner, (world if early or self.variant.planner == "world" else task,), random)
+        by_world = early or self.variant.planner == "world"
+        return PlannedPolicy(self.planner, (world if by_world else task,), random, adapts=adapts)
 
     def _by_world(self, variant: str) -> bool:
         return variant == "world-only" or self.variant.planner == "world"

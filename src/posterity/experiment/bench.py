@@ -19,7 +19,8 @@ import numpy as np
 
 from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.agents.training import Who
-from posterity.agents.vblrl import Vblrl, VblrlState
+from posterity.agents.vblrl import Vblrl
+from posterity.agents.vblrl_state import VblrlState
 from posterity.errors import UserError
 from posterity.experiment.collect import advance_all
 from posterity.experiment.config import RunConfig
@@ -136,10 +137,14 @@ def _ceiling() -> Measurement:
 
 
 def bench_fit(config: RunConfig) -> list[Measurement]:
-    """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel."""
+    """Microseconds for one gradient step of the world posterior, and of both in one scan: plain and by the kernel.
+
+    With latents the task posterior is fitted by itself.
+    """
     fused = [] if _vblrl(config).training.fallback_reason else [("fused", config)]
     ways = [*fused, ("plain", _with_kernels(config, "off"))]
-    groups: tuple[tuple[Who, ...], ...] = (("world",), ("task", "world"))
+    both: tuple[Who, ...] = ("task",) if _vblrl(config).inference else ("task", "world")
+    groups: tuple[tuple[Who, ...], ...] = (("world",), both)
     return [_fit(path, Ready(way), group) for path, way in ways for group in groups]
 
 
@@ -148,8 +153,9 @@ def _fit(path: str, ready: Ready, group: tuple[Who, ...]) -> Measurement:
     agent, lanes = ready.agent, len(ready.keys)
     state, _ = agent.update(ready.keys, ready.state, ready.rows)
     learned = {"task": state.task, "world": state.world}
-    arguments = (ready.keys, learned, state.prior, state.normaliser, state.replay, 0)
-    compiled, each = _timed(lambda _: _wait(agent.fit[group](*arguments)), repeats=5)
+    priors = {"task": state.prior, "world": state.world_prior}
+    arguments = (ready.keys, learned, priors, state.normaliser, state.replay, 0, state.task_latents)
+    compiled, each = _timed(lambda _: _wait(agent.programs.fit[group](*arguments)), repeats=5)
     learner = agent.settings.learner
     rows = {"task": learner.task_batch_size, "world": learner.world_batch_tasks * learner.world_batch_size}
     steps = learner.gradient_steps * len(group)

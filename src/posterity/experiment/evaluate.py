@@ -22,13 +22,13 @@ from posterity import files, tree
 from posterity.agents.base import SCORES, Keys, Policy, Score
 from posterity.errors import UserError, unknown
 from posterity.experiment import checkpoint
-from posterity.experiment.collect import Successes, advance_all, reset
+from posterity.experiment.collect import Stepped, Successes, advance_all, reset
 from posterity.experiment.config import RunConfig
 from posterity.experiment.folder import Moment, RunFolder, read_config
 from posterity.experiment.records import encode_evaluation, evaluation_name
 from posterity.experiment.run import Stopped, build
 from posterity.families.base import Env
-from posterity.types import BoolArray, FloatArray, HostArray, Key, Task
+from posterity.types import BoolArray, FloatArray, HostArray, Key, Task, Transition
 
 MOMENTS: dict[Score, Moment] = {"zero-shot": "begin", "start": "start", "train": "end", "back": "end"}
 Line = dict[str, str | int | float | bool]  # of an evaluation's records
@@ -203,9 +203,12 @@ class Evaluator:
                 actions = policy.act([key.fold("step", number) for key in keys], obs, first)
                 tally.tell(policy.facts())
                 lanes = [int(lane) for lane in np.flatnonzero(tally.going)]
+                rows = Rows(obs, actions)
                 for lane, stepped in zip(lanes, advance_all(envs, lanes, actions, prestep), strict=True):
                     obs[lane] = stepped.next_obs
+                    rows.add(lane, stepped)
                     tally.add(lane, stepped.reward, stepped.success, stepped.terminated or stepped.truncated)
+                policy.observe([key.fold("step", number, "observe") for key in keys], rows.step(obs))
                 number += 1
         return tally.played()
 
@@ -229,6 +232,24 @@ def _variant(asked: str, known: tuple[str, ...], method: str) -> str:
     if asked not in known:
         raise unknown("variant", asked, ("auto", *known))
     return asked
+
+
+class Rows:
+    """One step of all lanes; those whose episode is over stand still."""
+
+    def __init__(self, obs: HostArray, actions: HostArray) -> None:
+        lanes = len(obs)
+        self.obs, self.actions, self.reward = obs.copy(), actions, np.zeros(lanes)
+        self.terminated, self.truncated = np.zeros(lanes, bool), np.zeros(lanes, bool)
+
+    def add(self, lane: int, stepped: Stepped) -> None:
+        """What one lane's step gave."""
+        self.reward[lane] = stepped.reward
+        self.terminated[lane], self.truncated[lane] = stepped.terminated, stepped.truncated
+
+    def step(self, next_obs: HostArray) -> Transition:
+        """The step [L, ...]."""
+        return Transition(self.obs, self.actions, self.reward, next_obs.copy(), self.terminated, self.truncated)
 
 
 class Tally:

@@ -68,10 +68,11 @@ def fit(
     layout = sheets.layout_of(fits[0].start.posterior.mean)
 
     def pack(tree: Any) -> Any:
-        return Posterior(*(sheets.pack(part, layout) for part in tree))  # pyright: ignore[reportArgumentType]
+        mean, rho = (sheets.pack(part, layout) for part in (tree.mean, tree.rho))
+        return Posterior(mean, rho)  # pyright: ignore[reportArgumentType]
 
     def unpack(tree: Any) -> Any:
-        return Posterior(*(sheets.unpack(part, layout) for part in tree))
+        return Posterior(sheets.unpack(tree.mean, layout), sheets.unpack(tree.rho, layout))
 
     def moments(change: Callable[[Any], Any], optimiser: Any) -> Any:
         return optimiser._replace(mu=change(optimiser.mu), nu=change(optimiser.nu))
@@ -92,7 +93,13 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
     """The gradient of `elbo.loss` for posteriors on sheets."""
 
     def of(
-        key: jax.Array, q: Any, prior: Posterior, batch: Batch, noise: jax.Array, kl_scale: jax.Array
+        key: jax.Array,
+        q: Any,
+        prior: Posterior,
+        batch: Batch,
+        noise: float | jax.Array,
+        kl_scale: jax.Array,
+        latent_weight: jax.Array | None,
     ) -> tuple[Posterior, Loss]:
         scale = jax.nn.softplus(q.rho)
         counts = jnp.ones(batch.inputs.shape[0]) if batch.counts is None else batch.counts
@@ -103,19 +110,19 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
             batch.inputs,
             batch.targets,
             counts / counts.sum(),
-            noise,
+            jnp.float32(noise),
             layout,
             network,
             settings.reward_weight,
             exact=exact,
             interpret=not common.nvidia(),
         )
-        divergence, pull = jax.value_and_grad(posterior.kl)(q, prior)
-        weight = jnp.where(noise > 0, kl_scale * settings.kl_weight, 0.0)
+        divergence, pull = jax.value_and_grad(posterior.kl)(q, prior, noise)
+        weight = kl_scale * settings.kl_weight
         of_rho = found.variance * 2.0 * scale * jax.nn.sigmoid(q.rho)
         rising: Any = (found.mean + weight * pull.mean, of_rho + weight * pull.rho)
         total = weight * divergence - found.log_likelihood
-        return Posterior(*rising), Loss(total, found.log_likelihood, jnp.where(noise > 0, divergence, 0.0))
+        return Posterior(*rising), Loss(total, found.log_likelihood, divergence)
 
     return of
 

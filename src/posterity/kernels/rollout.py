@@ -93,16 +93,16 @@ def make_fused_returns(
     )
 
     def returns(key_words: jax.Array, candidates: jax.Array) -> jax.Array:
-        mean, scale = normaliser.input_mean, normaliser.input_scale
+        mean, scale = normaliser.input_mean[None, None], normaliser.input_scale[None, None]
         count = candidates.shape[0]
-        actions = jnp.swapaxes((candidates - mean[obs_dim:]) / scale[obs_dim:], 0, 1)
+        actions = jnp.swapaxes((candidates - mean[..., obs_dim:]) / scale[..., obs_dim:], 0, 1)
         words = lax.bitcast_convert_type(key_words, jnp.int32)
         actions = _padded_actions(actions, obs_dim, width)
         found = _call(kernel, words, columns, actions, layers, particles, terminal_value is not None, interpret)
         total = found[0][:, :count]
         if terminal_value is None:
             return total
-        last = found[2][:, :count, :obs_dim] * scale[:obs_dim] + mean[:obs_dim]
+        last = found[2][:, :count, :obs_dim] * scale[..., :obs_dim] + mean[..., :obs_dim]
         return total + jnp.where(found[1][:, :count] > 0.0, terminal_value(last), 0.0)
 
     return returns

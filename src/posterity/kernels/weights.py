@@ -104,8 +104,8 @@ def layers(
     mean_bias, raw_bias = jnp.split(bias, 2, axis=-1)
     _, _, target_mean, target_scale = normaliser
     unit = _change_scale(normaliser, obs_dim)
-    mean_weight = _placed(mean_weight * (target_scale / unit), action_dim)
-    mean_bias = _placed((mean_bias * target_scale + target_mean) / unit, action_dim)
+    mean_weight = _placed(mean_weight * (target_scale / unit)[None, None], action_dim)
+    mean_bias = _placed((mean_bias * target_scale[None] + target_mean[None]) / unit[None], action_dim)
     raw_weight, raw_bias = _placed(-LOG2E * raw_weight, action_dim), _placed(LOG2E * (high - raw_bias), action_dim)
     return (*cut, _cut(mean_weight, mean_bias, inputs, width), _cut(raw_weight, raw_bias, inputs, width))
 

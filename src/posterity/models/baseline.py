@@ -82,7 +82,7 @@ def init(key: jax.Array, obs_dim: int, settings: ValueSettings) -> Value:
 
 def predict(weights: Layers, obs: Array, time: Array) -> jax.Array:
     """[B] the values of observations [B, O] at times [B]."""
-    late = (time / 1000.0)[:, None] ** jnp.arange(1, 5)
+    late = (time / 1000.0)[:, None] ** jnp.arange(1, 5)[None]
     inputs = jnp.concatenate([jnp.clip(obs, -10.0, 10.0) / 10.0, late], axis=-1)
     return mlp.apply(weights, inputs, jax.nn.relu)[:, 0]
 

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from posterity.models.dynamics import Prediction
+from posterity.models.mlp import across
 from posterity.settings import Settings, setting
 
 BackVariant = Literal["confidence", "blend", "task-only", "world-only"]
@@ -50,8 +51,9 @@ class Choice(NamedTuple):
 
 def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Array:
     """[..., 1 + O] Definition 4.5 for each dimension of predictions [P, ..., 1 + O], in units of `scale` [1 + O]."""
-    mean = prediction.mean / scale
-    deviation = jnp.exp(0.5 * prediction.log_variance) / scale
+    units = across(scale, prediction.mean)
+    mean = prediction.mean / units
+    deviation = jnp.exp(0.5 * prediction.log_variance) / units
     return -mean.var(axis=0, ddof=1) - alpha * deviation.var(axis=0, ddof=1)
 
 
@@ -61,8 +63,8 @@ def choose(task: Prediction, world: Prediction, scale: jax.Array, alpha: float) 
     state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)
     reward = own[..., :1] < general[..., :1]
     trusted = jnp.concatenate([reward, jnp.broadcast_to(state, own[..., 1:].shape)], axis=-1)
-    mean = jnp.where(trusted, world.mean, task.mean)
-    return Choice(Prediction(mean, jnp.where(trusted, world.log_variance, task.log_variance)), trusted)
+    mean = jnp.where(trusted[None], world.mean, task.mean)
+    return Choice(Prediction(mean, jnp.where(trusted[None], world.log_variance, task.log_variance)), trusted)
 
 
 def variance(here: Prediction, other: Prediction) -> jax.Array:
@@ -77,6 +79,7 @@ def variance(here: Prediction, other: Prediction) -> jax.Array:
 def blend(task: Prediction, world: Prediction, own: jax.Array, general: jax.Array) -> Choice:
     """Both predictions [P, ..., 1 + O], each by how sure it is, their variances [..., 1 + O] being known."""
     share = own / (own + general)
-    mean = share * world.mean + (1.0 - share) * task.mean
-    chance = share * jnp.exp(world.log_variance) + (1.0 - share) * jnp.exp(task.log_variance)
+    much, rest = share[None], (1.0 - share)[None]
+    mean = much * world.mean + rest * task.mean
+    chance = much * jnp.exp(world.log_variance) + rest * jnp.exp(task.log_variance)
     return Choice(Prediction(mean, jnp.log(chance)), share)

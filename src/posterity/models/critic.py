@@ -91,7 +91,8 @@ def widened(training: CriticTraining, least: jax.Array, most: jax.Array, gamma: 
 def _unbounded(layers: Layers, normaliser: Normaliser, obs: jax.Array, gamma: float) -> jax.Array:
     """The network by itself."""
     size = obs.shape[-1]
-    x = (obs - normaliser.input_mean[:size]) / normaliser.input_scale[:size]
+    mean, scale = (mlp.across(part[:size], obs) for part in (normaliser.input_mean, normaliser.input_scale))
+    x = (obs - mean) / scale
     return mlp.apply(layers, x, jax.nn.elu, normalise=True)[..., 0] * _scale(normaliser, gamma)
 
 

@@ -24,6 +24,7 @@ from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
 
+LATENT_GAIN = 0.5  # of a fresh network's weights from the latent: tasks of one family are rather alike
 NINETY = 1.6449  # standard deviations either side that hold 90 % of a normal
 
 
@@ -43,9 +44,9 @@ class NetworkSettings(Settings):
             raise ValueError(f"hidden is {self.hidden}; a layer has 1 unit or more")
         return self
 
-    def sizes(self, obs_dim: int, action_dim: int) -> tuple[int, ...]:
+    def sizes(self, obs_dim: int, action_dim: int, latent: int = 0) -> tuple[int, ...]:
         """Inputs, hidden units and outputs: a mean and a log-variance for the reward and each state dimension."""
-        return (obs_dim + action_dim, *self.hidden, 2 * (1 + obs_dim))
+        return (obs_dim + action_dim + latent, *self.hidden, 2 * (1 + obs_dim))
 
 
 class Prediction(NamedTuple):
@@ -75,16 +76,26 @@ class Calibration(NamedTuple):
 class DynamicsModel(NamedTuple):
     """A posterior over networks, and what it takes to use it."""
 
-    posterior: Posterior
+    posterior: Posterior  # leaves [E, ...]
     normaliser: Normaliser
-    noise: jax.Array  # [] factor on the posterior's spread: 1, or 0 for a plain network
+    noise: jax.Array | None  # [] factor on the spread of members; None: every member is a plain network
     target_std: jax.Array  # [1 + O] the targets' deviation in the normaliser's units: 1 if they are normalised
     critic: Critic | None = None  # the value of what follows the horizon; None: nothing does
+    latents: jax.Array | None = None  # [E, M, Z] equally likely hypotheses about the task; None: networks take none
 
     def sample(self, key: jax.Array, count: int) -> Layers:
-        """`count` networks, side by side."""
-        keys = jax.random.split(key, count)
-        return jax.vmap(lambda k: posterior.sample(k, self.posterior, self.noise))(keys)
+        """`count` networks, side by side: the members in turn, each with a hypothesis about the task."""
+        member = jnp.arange(count) % posterior.members(self.posterior)
+        chosen = jax.tree.map(lambda leaf: leaf[member], self.posterior)
+        if self.noise is None:
+            networks = chosen.mean
+        else:
+            noise = self.noise
+            networks = jax.vmap(lambda k, q: posterior.sample(k, q, noise))(jax.random.split(key, count), chosen)
+        if self.latents is None:
+            return networks
+        place = jax.random.randint(jax.random.fold_in(key, count), (count,), 0, self.latents.shape[1])
+        return jax.vmap(conditioned)(networks, self.latents[member, place])
 
     def predict(self, networks: Layers, obs: jax.Array, action: jax.Array, settings: NetworkSettings) -> Prediction:
         """[P, N, 1 + O] what each of P networks predicts for its own observations [P, N, O] and actions [N, A]."""
@@ -98,6 +109,21 @@ class DynamicsModel(NamedTuple):
         if sample:
             mean = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
         return self.normaliser.outcome(obs, mean)
+
+    def log_likelihood(
+        self,
+        networks: Layers,
+        obs: jax.Array,
+        action: jax.Array,
+        reward: jax.Array,
+        next_obs: jax.Array,
+        settings: NetworkSettings,
+    ) -> jax.Array:
+        """Mean over transitions [B, ...] of the log density that `networks` together give them, but for a constant."""
+        inputs, targets = self.normaliser.inputs(obs, action), self.normaliser.targets(obs, reward, next_obs)
+        mean, log_variance = jax.vmap(lambda weights: forward(weights, inputs, settings))(networks)
+        density = -0.5 * ((targets[None] - mean) ** 2 * jnp.exp(-log_variance) + log_variance).sum(axis=-1)
+        return jax.nn.logsumexp(density, axis=0).mean()
 
     def calibration(
         self,
@@ -113,9 +139,20 @@ class DynamicsModel(NamedTuple):
         return calibration(forecast(networks, inputs, settings), targets)
 
 
-def init(key: jax.Array, obs_dim: int, action_dim: int, settings: NetworkSettings, scale: float) -> Posterior:
-    """A posterior that knows nothing: fresh means, every weight with the deviation `scale`."""
-    return posterior.init(mlp.init(key, settings.sizes(obs_dim, action_dim)), scale)
+def init(
+    key: jax.Array, obs_dim: int, action_dim: int, settings: NetworkSettings, scale: float, latent: int = 0
+) -> Posterior:
+    """One member that knows nothing: fresh means, every weight with the deviation `scale`."""
+    first, *rest = mlp.init(key, settings.sizes(obs_dim, action_dim, latent))
+    taken = jnp.where(jnp.arange(first.weight.shape[0]) < obs_dim + action_dim, 1.0, LATENT_GAIN)
+    return posterior.init((first._replace(weight=first.weight * taken[:, None]), *rest), scale)
+
+
+def conditioned(weights: Layers, latent: jax.Array) -> Layers:
+    """The network of one hypothesis: a latent [Z] that is given moves the first layer's bias, and no more."""
+    (weight, bias), *rest = weights
+    size = latent.shape[-1]
+    return (mlp.Layer(weight[:-size], bias + latent @ weight[-size:]), *rest)
 
 
 def forward(weights: Layers, inputs: jax.Array, settings: NetworkSettings) -> Prediction:

@@ -13,7 +13,7 @@ the weight can be less (`prior_kl_scale`, `prior_kl_anneal_transitions`; 1 in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
 
 Tree = TypeVar("Tree")
+LATENT_STEP = 10.0  # times the learning rate of weights
 
 
 class LearnerSettings(Settings):
@@ -38,6 +39,9 @@ class LearnerSettings(Settings):
     world_batch_size: int = setting(64, "Transitions of each of these tasks in a world batch (paper: 64).", ge=1)
     task_batch_size: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
     kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
+    kl_per_transition: bool = setting(
+        False, "Divide the KL weight by the number of transitions, so that doubt falls with data (paper: no)."
+    )
     prior_kl_scale: float = setting(
         1.0, "Factor on the KL weight where the world posterior is the task's prior (paper: 1).", ge=0, le=1
     )
@@ -56,12 +60,15 @@ class Batch(NamedTuple):
     inputs: jax.Array  # [B, O + A]
     targets: jax.Array  # [B, 1 + O]
     counts: jax.Array | None = None  # [B] 1 for a row that counts, 0 for one that only fills up; None: all count
+    tasks: jax.Array | None = None  # [B] the task of each row, where a latent of its task is learned
 
     def filled(self, size: int) -> Batch:
         """The same rows, and as many that do not count as it takes to have `size`."""
         rows = self.inputs.shape[0]
         more = ((0, size - rows), (0, 0))
-        return Batch(jnp.pad(self.inputs, more), jnp.pad(self.targets, more), jnp.pad(jnp.ones(rows), (0, size - rows)))
+        counts = jnp.pad(jnp.ones(rows), (0, size - rows))
+        tasks = None if self.tasks is None else jnp.pad(self.tasks, (0, size - rows))
+        return Batch(jnp.pad(self.inputs, more), jnp.pad(self.targets, more), counts, tasks)
 
 
 class Loss(NamedTuple):
@@ -89,10 +96,13 @@ class Fit(NamedTuple):
     learning_rate: float
     noise: float | jax.Array  # factor on the spread; 0 is a plain network
     kl_scale: float | jax.Array = 1.0  # factor on the settings' KL weight
+    latent_weight: jax.Array | None = None  # [K] weight of each latent's KL, where latents are learned
 
 
-# (key, posterior, prior, batch, noise, KL scale) -> the loss's gradient for the posterior, and the loss
-Gradient = Callable[[jax.Array, Posterior, Posterior, Batch, jax.Array, jax.Array], tuple[Posterior, Loss]]
+# (key, posterior, prior, batch, noise, KL scale, weight of latents' KL) -> the loss's gradient, and the loss
+Gradient = Callable[
+    [jax.Array, Posterior, Posterior, Batch, float | jax.Array, jax.Array, jax.Array | None], tuple[Posterior, Loss]
+]
 
 
 def begin(q: Posterior) -> Learning:
@@ -115,10 +125,11 @@ def local_forward(
     keys = jax.random.split(key, len(q.mean))
     last = len(q.mean) - 1
     for number, (k, mean, rho) in enumerate(zip(keys, q.mean, q.rho, strict=True)):
-        variance = inputs**2 @ jax.nn.softplus(rho.weight) ** 2 + jax.nn.softplus(rho.bias) ** 2
-        drawn = jax.random.normal(k, variance.shape)
-        inputs = inputs @ mean.weight + mean.bias + noise * jnp.sqrt(variance) * drawn
-        inputs = inputs if number == last else activation(inputs)
+        outputs = inputs @ mean.weight + mean.bias[None]
+        if not _plain(noise):
+            variance = inputs**2 @ jax.nn.softplus(rho.weight) ** 2 + jax.nn.softplus(rho.bias[None]) ** 2
+            outputs = outputs + noise * jnp.sqrt(variance) * jax.random.normal(k, variance.shape)
+        inputs = outputs if number == last else activation(outputs)
     return dynamics.gaussian(inputs, settings)
 
 
@@ -131,24 +142,50 @@ def loss(
     settings: LearnerSettings,
     noise: float | jax.Array,
     kl_scale: float | jax.Array = 1.0,
+    latent_weight: jax.Array | None = None,
 ) -> tuple[jax.Array, Loss]:
-    """Negative ELBO of one batch by one Monte Carlo sample. With `noise` 0 it is a plain network's likelihood alone."""
+    """Negative ELBO of one batch by one Monte Carlo sample.
+
+    With `noise` 0 a member is a plain network, and its KL what is left of it: the pull to its prior's mean. Latents are
+    drawn for every row by itself.
+    """
     (sample_key,) = jax.random.split(key, 1)
-    prediction = local_forward(sample_key, q, batch.inputs, network, noise)
+    inputs = batch.inputs
+    if q.latents is not None and batch.tasks is not None:
+        drawn = jax.random.normal(jax.random.fold_in(key, 1), (inputs.shape[0], q.latents.mean.shape[1]))
+        z = q.latents.mean[batch.tasks] + jax.nn.softplus(q.latents.rho)[batch.tasks] * drawn
+        inputs = jnp.concatenate([inputs, z], axis=-1)
+    prediction = local_forward(sample_key, q, inputs, network, noise)
     density = log_likelihood(prediction, batch.targets, settings.reward_weight)
     fitted = density.mean() if batch.counts is None else (density * batch.counts).sum() / batch.counts.sum()
-    divergence = jnp.where(noise > 0, posterior.kl(q, prior), 0.0)
+    divergence = posterior.kl(q, prior, noise)
     total = kl_scale * settings.kl_weight * divergence - fitted
+    if q.latents is not None and latent_weight is not None:
+        total = total + (latent_weight * posterior.latent_kl(q.latents)).sum()
     return total, Loss(total, fitted, divergence)
+
+
+def _plain(noise: float | jax.Array) -> bool:
+    """Whether it is known before anything runs that members are plain networks."""
+    return isinstance(noise, float) and noise == 0.0
 
 
 def gradient(network: NetworkSettings, settings: LearnerSettings) -> Gradient:
     """The gradient of `loss` by automatic differentiation."""
 
     def of(
-        key: jax.Array, q: Posterior, prior: Posterior, batch: Batch, noise: jax.Array, kl_scale: jax.Array
+        key: jax.Array,
+        q: Posterior,
+        prior: Posterior,
+        batch: Batch,
+        noise: float | jax.Array,
+        kl_scale: jax.Array,
+        latent_weight: jax.Array | None,
     ) -> tuple[Posterior, Loss]:
-        return jax.grad(lambda q: loss(key, q, prior, batch, network, settings, noise, kl_scale), has_aux=True)(q)
+        def of_q(q: Posterior) -> tuple[jax.Array, Loss]:
+            return loss(key, q, prior, batch, network, settings, noise, kl_scale, latent_weight)
+
+        return jax.grad(of_q, has_aux=True)(q)
 
     return of
 
@@ -161,9 +198,10 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
     filled up with rows that do not count. The losses are means over the last tenth of the steps.
     """
     adam = optax.scale_by_adam()
-    rates, noises = jnp.array([fit.learning_rate for fit in fits]), jnp.array([fit.noise for fit in fits])
-    scales = jnp.array([fit.kl_scale for fit in fits])
-    prior = _stack([fit.prior for fit in fits])
+    rates, scales = jnp.array([fit.learning_rate for fit in fits]), jnp.array([fit.kl_scale for fit in fits])
+    plain = all(_plain(fit.noise) for fit in fits)
+    noises = jnp.array([fit.noise for fit in fits])
+    prior, weights = _stack([fit.prior for fit in fits]), _stack([fit.latent_weight for fit in fits])
 
     def one(
         key: jax.Array,
@@ -173,10 +211,11 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
         rate: jax.Array,
         noise: jax.Array,
         scale: jax.Array,
+        weight: jax.Array | None,
     ) -> tuple[Learning, Loss]:
-        rising, parts = gradient(key, learning.posterior, towards, batch, noise, scale)
+        rising, parts = gradient(key, learning.posterior, towards, batch, 0.0 if plain else noise, scale, weight)
         change, optimiser = adam.update(rising, learning.optimiser)  # pyright: ignore[reportArgumentType]
-        moved = jax.tree.map(lambda old, move: old - rate * move, learning.posterior, change)
+        moved = _moved(learning.posterior, cast(Posterior, change), rate)
         return Learning(moved, optimiser), parts
 
     def draw(keys: jax.Array) -> tuple[Batch, jax.Array]:
@@ -190,11 +229,21 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
 
     def step(learning: Learning, drawn: tuple[Batch, jax.Array]) -> tuple[Learning, Loss]:
         batches, each = drawn
-        return jax.vmap(one)(each, learning, prior, batches, rates, noises, scales)
+        return jax.vmap(one)(each, learning, prior, batches, rates, noises, scales, weights)
 
     keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
     learned, parts = chunked_scan.scan(step, _stack([fit.start for fit in fits]), draw, keys)
     return _unstacked(learned, _late(learned, parts, steps), len(fits))
+
+
+def _moved(q: Posterior, change: Posterior, rate: jax.Array) -> Posterior:
+    """A step against the gradient. Latents are few and have far to go, so theirs is longer."""
+
+    def moved(old: Tree, by: Tree, length: float) -> Tree:
+        return jax.tree.map(lambda leaf, move: leaf - length * rate * move, old, by)
+
+    latents = None if q.latents is None or change.latents is None else moved(q.latents, change.latents, LATENT_STEP)
+    return Posterior(moved(q.mean, change.mean, 1.0), moved(q.rho, change.rho, 1.0), latents)
 
 
 def _late(learned: Learning, parts: Loss, steps: int) -> Loss:

@@ -63,5 +63,14 @@ def layer_norm(x: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6)
 
 
+def across(vector: Any, rows: Any) -> Any:
+    """Vectors [..., V] with as many axes as rows [..., B, V], each to be taken with all of its rows.
+
+    Arrays of different ranks are never left to be matched by themselves: the tests have JAX refuse it.
+    """
+    return vector.reshape(*vector.shape[:-1], *(1 for _ in range(rows.ndim - vector.ndim)), vector.shape[-1])
+
+
 def _affine(layer: Layer, x: Any) -> Any:
-    return x @ layer.weight + (layer.bias if layer.bias.ndim == 1 else layer.bias[..., None, :])
+    y = x @ layer.weight
+    return y + across(layer.bias, y)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posterity.models.mlp import across
+
 MinScale = tuple[jax.Array, jax.Array]  # of observations [O], of reward and changes [1 + O]
 
 
@@ -25,16 +27,16 @@ class Normaliser(NamedTuple):
     def inputs(self, obs: jax.Array, action: jax.Array) -> jax.Array:
         """Observation [..., O] and action [..., A] as the network takes them."""
         joined = jnp.concatenate([obs, action], axis=-1)
-        return (joined - self.input_mean) / self.input_scale
+        return (joined - across(self.input_mean, joined)) / across(self.input_scale, joined)
 
     def targets(self, obs: jax.Array, reward: jax.Array, next_obs: jax.Array) -> jax.Array:
         """Reward [...] and state change [..., O] as the network predicts them."""
         joined = jnp.concatenate([reward[..., None], next_obs - obs], axis=-1)
-        return (joined - self.target_mean) / self.target_scale
+        return (joined - across(self.target_mean, joined)) / across(self.target_scale, joined)
 
     def outcome(self, obs: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
         """A target [..., 1 + O] back in the environment's units: the reward, and the next observation."""
-        real = target * self.target_scale + self.target_mean
+        real = target * across(self.target_scale, target) + across(self.target_mean, target)
         return real[..., 0], obs + real[..., 1:]
 
 
@@ -56,7 +58,7 @@ def estimate(inputs: jax.Array, targets: jax.Array, mask: jax.Array, min_scale: 
 
     def moments(rows: jax.Array, least: jax.Array) -> tuple[jax.Array, jax.Array]:
         mean = jnp.where(mask[:, None], rows, 0.0).sum(axis=0) / count
-        variance = jnp.where(mask[:, None], (rows - mean) ** 2, 0.0).sum(axis=0) / count
+        variance = jnp.where(mask[:, None], (rows - mean[None]) ** 2, 0.0).sum(axis=0) / count
         scale = jnp.maximum(jnp.sqrt(variance), least)
         return mean, jnp.where(scale > 1e-6, scale, 1.0)
 

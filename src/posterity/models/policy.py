@@ -94,17 +94,17 @@ def _unflattened(theta: Array, layers: Shape) -> Layers:
 def surrogate(new: PolicyParams, old: PolicyParams, batch: Batch, layers: Shape) -> jax.Array:
     """mean of pi_new(a | s) / pi_old(a | s) x advantage, over steps that `old` took."""
     moved = mean(old.theta, batch.obs, layers) - mean(new.theta, batch.obs, layers)
-    z = (moved + jnp.exp(old.log_std) * batch.noise) / jnp.exp(new.log_std)
-    log_ratio = (0.5 * batch.noise**2 - 0.5 * z**2 + old.log_std - new.log_std).sum(axis=-1)
+    z = (moved + jnp.exp(old.log_std)[None] * batch.noise) / jnp.exp(new.log_std)[None]
+    log_ratio = (0.5 * batch.noise**2 - 0.5 * z**2 + old.log_std[None] - new.log_std[None]).sum(axis=-1)
     return (jnp.exp(log_ratio) * batch.advantage).mean()
 
 
 def kl(old: PolicyParams, new: PolicyParams, obs: Array, layers: Shape) -> jax.Array:
     """mean over observations of KL(old || new), in nats."""
     moved = mean(old.theta, obs, layers) - mean(new.theta, obs, layers)
-    ratio = jnp.exp(2 * (old.log_std - new.log_std))
-    far = (moved / jnp.exp(new.log_std)) ** 2
-    return 0.5 * (far + ratio - 1 - 2 * (old.log_std - new.log_std)).sum(axis=-1).mean()
+    narrower = (old.log_std - new.log_std)[None]
+    far = (moved / jnp.exp(new.log_std)[None]) ** 2
+    return 0.5 * (far + jnp.exp(2 * narrower) - 1 - 2 * narrower).sum(axis=-1).mean()
 
 
 def fisher_product(
@@ -127,4 +127,4 @@ def _metric(now: PolicyParams, tangent: PolicyParams, obs: Array) -> PolicyParam
     It is diagonal: 1 / variance for a mean, 2 for a log deviation. Pulled back through the map from parameters to
     means and deviations it is the Hessian of `kl` at zero distance.
     """
-    return PolicyParams(tangent.theta * jnp.exp(-2 * now.log_std) / obs.shape[0], 2 * tangent.log_std)
+    return PolicyParams(tangent.theta * jnp.exp(-2 * now.log_std)[None] / obs.shape[0], 2 * tangent.log_std)

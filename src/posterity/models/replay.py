@@ -30,6 +30,7 @@ class Rows(NamedTuple):
     action: jax.Array  # [B, A]
     reward: jax.Array  # [B]
     next_obs: jax.Array  # [B, O]
+    task: jax.Array | None = None  # [B] where they come from several
 
 
 def empty(tasks: int, capacity: int, obs_dim: int, action_dim: int) -> Replay:
@@ -74,4 +75,5 @@ def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, ba
     chosen = order[jnp.arange(tasks) % jnp.minimum(seen, total)]
     limit = jnp.maximum(replay.filled[chosen], 1)[:, None]
     place = jax.random.randint(row_key, (tasks, batch_size), 0, jnp.broadcast_to(limit, (tasks, batch_size)))
-    return Rows(*(kept[chosen[:, None], place].reshape(tasks * batch_size, *kept.shape[2:]) for kept in replay[:4]))
+    rows = (kept[chosen[:, None], place].reshape(tasks * batch_size, *kept.shape[2:]) for kept in replay[:4])
+    return Rows(*rows, task=jnp.repeat(chosen, batch_size))

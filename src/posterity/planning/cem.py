@@ -78,14 +78,15 @@ def cem(
 
     def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, None]:
         noise, k = now
-        room = jnp.minimum(plan.mean - low, high - plan.mean) / 2.0
+        room = jnp.minimum(plan.mean - low[None], high[None] - plan.mean) / 2.0
         scale = jnp.minimum(jnp.sqrt(plan.variance), jnp.maximum(room, 0.0))
-        candidates = jnp.clip(plan.mean + scale * noise, low, high)  # rounding only: the noise keeps inside
+        drawn = plan.mean[None] + scale[None] * noise
+        candidates = jnp.clip(drawn, low[None, None], high[None, None])  # rounding only: the noise keeps inside
         scores = score(k, candidates)
         finite = jnp.isfinite(scores)
         good = finite & _best(jnp.where(finite, scores, -jnp.inf), settings.elites)
         count = jnp.maximum(good.sum(), 1)
-        away, weight = candidates - plan.mean, (good / count)[:, None, None]
+        away, weight = candidates - plan.mean[None], (good / count)[:, None, None]
         first, second = (weight * away).sum(axis=0), (weight * away**2).sum(axis=0)  # of one shape: one pass on a GPU
         mean, variance = plan.mean + first, jnp.maximum(second - first**2, 0.0)
         keep = jnp.where(good.any(), SMOOTHING, 1.0)
@@ -101,5 +102,6 @@ def _best(scores: jax.Array, count: int) -> jax.Array:
     By counting, for each, how many are better: one pass on a GPU, where sorting a few hundred numbers takes many.
     """
     place = jax.lax.iota(jnp.int32, scores.shape[0])
-    better = (scores > scores[:, None]) | ((scores == scores[:, None]) & (place < place[:, None]))
+    higher, equal = scores[None] > scores[:, None], scores[None] == scores[:, None]
+    better = higher | (equal & (place[None] < place[:, None]))
     return better.sum(axis=1) < count

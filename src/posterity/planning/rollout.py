@@ -56,7 +56,8 @@ def imagined_returns(
         reward, following, facts = step(k, place, actions)
         earned = jnp.where(going, reward, 0.0)
         if alive is not None:
-            going = going & ((following > alive[0]) & (following < alive[1])).all(axis=-1)
+            low, high = alive[0][None, None], alive[1][None, None]
+            going = going & ((following > low) & (following < high)).all(axis=-1)
         return (following, going), (earned, facts)
 
     keys = jax.random.split(key, candidates.shape[1])
