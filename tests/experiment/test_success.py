@@ -14,17 +14,18 @@ from posterity.report.metrics import solved
 pytest.importorskip("metaworld", reason="the extra is not installed: pip install 'posterity[metaworld]'")
 
 MODEL = {
-    "planner": {"horizon": 2, "candidates": 8, "elites": 2, "rounds": 1, "particles": 2},
-    "learner": {"world_steps": 2, "task_steps": 2, "task_rows": 8, "world_rows": 4, "world_tasks": 2},
+    "planner": {"horizon": 2, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
+    "learner": {"gradient_steps": 2, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
     "network": {"hidden": [8, 8]},
-    "task_minimum": 20,
+    "task_min_transitions": 20,
     "world_iterations": 1,
 }
 POLICY = {"hidden": [4, 4], "value": {"epochs": 1}}
 AGENTS: dict[str, Any] = {
     "vblrl": MODEL,
     "single-task": MODEL,
-    "hip-mdp": MODEL,
+    "hip-mdp": {**MODEL, "latent": {"draws": 4, "moves": 1, "transitions": 8}},
+    "pooled": MODEL,
     "npg": POLICY,
     "ewc": POLICY,
     "lpg-ftw": {**POLICY, "columns": 2},
@@ -33,7 +34,8 @@ AGENTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("method", AGENTS)
 def test_every_method_runs_on_kinds_of_tasks_in_turn_and_success_is_on_record(method: str, tmp_path: Path):
-    budget = {"tasks": 2, "iterations": 2, "steps": 20, "env": {"observation": "moving", "steps": 10}}
+    budget: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": 20}
+    budget["env"] = {"observation": "moving", "max_episode_steps": 10}
     run = posterity.run("mt10", out=tmp_path / "run", method=method, agent=AGENTS[method], **budget)
     assert np.isfinite(run.returns).all()
     assert set(np.unique(run.success)) <= {0.0, 0.5, 1.0}
@@ -45,7 +47,7 @@ def test_every_method_runs_on_kinds_of_tasks_in_turn_and_success_is_on_record(me
 
 
 def test_a_family_that_does_not_tell_has_no_success_on_record(tmp_path: Path):
-    budget = {"tasks": 1, "iterations": 1, "steps": 20, "agent": POLICY, "env": {"steps": 10}}
+    budget = {"tasks": 1, "iterations": 1, "steps_per_iteration": 20, "agent": POLICY, "env": {"max_episode_steps": 10}}
     run = posterity.run("pendulum-gravity", out=tmp_path / "run", method="npg", **budget)
     assert solved(run) is None
     assert '"success"' not in (tmp_path / "run" / "records.jsonl").read_text()
