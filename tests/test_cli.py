@@ -175,7 +175,7 @@ def test_the_demo_ends_with_a_table_a_figure_and_the_path_to_them(here: Path, ca
 def test_the_pendulums_of_the_demo_tell_how_each_began(here: Path, capfd):
     agent = {
         "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
         "network": {"hidden": [8, 8]},
     }
     changes = {"tasks": 2, "iterations": 2, "steps_per_iteration": 10, "agent": agent}

@@ -48,7 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "BlrlSettings": {},
     "VblrlSettings": {
         "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
         "network": {"hidden": (8, 8)},
         "value": {"enabled": True, "gradient_steps": 3},
         "task_min_transitions": 10,

@@ -86,7 +86,7 @@ CANDIDATES = jnp.linspace(-1, 1, 36).reshape(6, 3, 2)
 
 def rollouts(kernels: Mode = "off", network: NetworkSettings = NETWORK, spec: Spec = SPEC, **planner: Any) -> Rollouts:
     settings = PlannerSettings(**{"particles": 4, "horizon": 3, "candidates": 6, "elites": 2, **planner})
-    return Rollouts(spec, settings, network, kernels, "f32", gamma=0.9, alpha=1.0)
+    return Rollouts(spec, settings, network, kernels, "f32", gamma=0.9)
 
 
 def model(noise: float = 1.0) -> DynamicsModel:

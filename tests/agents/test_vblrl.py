@@ -24,7 +24,7 @@ FIRST, GOING_ON = np.ones(2, dtype=bool), np.zeros(2, dtype=bool)
 # The same as in the other tests of VBLRL, so that what is compiled is compiled once.
 SMALL = {
     "planner": {"horizon": 3, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-    "learner": {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4},
     "network": {"hidden": [8]},
     "value": {"enabled": True, "gradient_steps": 3},
     "task_min_transitions": 12,

@@ -22,7 +22,7 @@ PLANNER = {"horizon": 3, "candidates": 12, "elites": 3, "cem_iterations": 2, "pa
 # The same as in the other tests of VBLRL, so that what is compiled is compiled once.
 SMALL = {
     "planner": PLANNER,
-    "learner": {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4},
     "network": {"hidden": [8]},
     "value": {"enabled": True, "gradient_steps": 3},
     "task_min_transitions": 12,

@@ -20,7 +20,7 @@ from posterity.types import Budget, Key, Spec, Transition
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=12, alive=None)
 KEYS = [Key.of(0), Key.of(1)]
 # The same as in the other tests of VBLRL, so that what is compiled is compiled once.
-LEARNER = {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4, "world_batch_tasks": 2}
+LEARNER = {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4}
 SMALL = {
     "planner": {"horizon": 3, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
     "network": {"hidden": [8]},

@@ -6,7 +6,7 @@ import pytest
 
 AGENT = {
     "planner": {"horizon": 5, "candidates": 32, "elites": 6, "cem_iterations": 3, "particles": 4},
-    "learner": {"gradient_steps": 20, "task_batch_size": 16, "world_batch_size": 8, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 20, "task_batch_size": 16, "world_batch_size": 8},
     "network": {"hidden": [16, 16]},
     "task_min_transitions": 30,
     "world_iterations": 1,

@@ -10,7 +10,7 @@ from posterity.experiment.config import RunConfig, resolve
 
 AGENT = {
     "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-    "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
     "task_min_transitions": 10,
 }

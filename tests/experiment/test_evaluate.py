@@ -27,7 +27,7 @@ from posterity.types import BoolArray, HostArray, Transition
 
 AGENT = {
     "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-    "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
     "task_min_transitions": 20,
     "world_iterations": 1,
@@ -110,6 +110,18 @@ def test_settings_that_are_not_the_runs_are_refused_and_scores_stay(run: Path, t
     (copy / "config.toml").write_text(config.replace("seed = 0", "seed = 7"))
     with pytest.raises(UserError, match=r"config\.toml was changed since the checkpoint"):
         evaluate(copy, Plan(), quiet)
+
+
+def test_an_episode_that_never_ends_is_left_after_the_most_steps_of_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    family = PendulumGravity(PendulumSettings(max_episode_steps=3))
+    make = family.make
+    monkeypatch.setattr(family, "make", lambda task: make(task).unwrapped)
+    use(monkeypatch, family, Witness())
+    posterity.run("pendulum-gravity", out=tmp_path / "run", tasks=1, iterations=1, steps_per_iteration=3)
+    lines = evaluate(tmp_path / "run", Plan(scores=("train",), episodes=2), quiet)
+    assert [line["steps"] for line in lines] == [3, 3]
 
 
 def test_a_time_limit_ends_an_evaluation_and_scores_that_are_whole_are_written(run: Path, tmp_path: Path):

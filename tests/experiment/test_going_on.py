@@ -19,7 +19,7 @@ from posterity.experiment.source import begin_from, open_source, starting_config
 GRADIENT = {"value": {"hidden": [8], "batch_size": 4}, "damping": 0.1}
 PLANNED = {
     "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
-    "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
     "task_min_transitions": 8,
     "world_iterations": 1,

@@ -17,7 +17,7 @@ from posterity.types import Key
 STEPS = 8
 AGENT = {
     "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
-    "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
     "task_min_transitions": 8,
     "world_iterations": 1,

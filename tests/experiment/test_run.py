@@ -58,7 +58,7 @@ def test_resumed_records_equal_unbroken_records(iterate, tmp_path: Path, family:
 def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(iterate, tmp_path: Path):
     agent = {
         "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
         "network": {"hidden": [8, 8]},
         "task_min_transitions": 20,
     }

@@ -15,7 +15,7 @@ pytest.importorskip("metaworld", reason="the extra is not installed: pip install
 
 MODEL = {
     "planner": {"horizon": 2, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
-    "learner": {"gradient_steps": 2, "task_batch_size": 8, "world_batch_size": 4, "world_batch_tasks": 2},
+    "learner": {"gradient_steps": 2, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
     "task_min_transitions": 20,
     "world_iterations": 1,
@@ -24,7 +24,7 @@ POLICY = {"hidden": [4, 4], "value": {"epochs": 1}}
 AGENTS: dict[str, Any] = {
     "vblrl": MODEL,
     "single-task": MODEL,
-    "hip-mdp": {**MODEL, "latent": {"draws": 4, "moves": 1, "transitions": 8}},
+    "hip-mdp": {**MODEL, "latent": {"transitions": 8}},
     "pooled": MODEL,
     "npg": POLICY,
     "ewc": POLICY,

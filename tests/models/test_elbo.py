@@ -72,10 +72,10 @@ def test_the_log_likelihood_is_the_gaussian_density_with_the_reward_weighted():
 
 def test_the_loss_is_the_weighted_kl_less_the_log_likelihood():
     q, prior, batch = linear(), posterior.gaussian(linear(), 1.0), some_rows(4)
-    settings = LearnerSettings(kl_weight=0.1, reward_weight=5.0)
-    total, parts = elbo.loss(jax.random.key(1), q, prior, batch, LINEAR, settings, 1.0, kl_scale=0.25)
+    settings = LearnerSettings(reward_weight=5.0)
+    total, parts = elbo.loss(jax.random.key(1), q, prior, batch, LINEAR, settings, 1.0, kl_weight=0.025)
     np.testing.assert_allclose(parts.kl, posterior.kl(q, prior), rtol=1e-6)
-    np.testing.assert_allclose(total, 0.25 * 0.1 * parts.kl - parts.log_likelihood, rtol=1e-6)
+    np.testing.assert_allclose(total, 0.025 * parts.kl - parts.log_likelihood, rtol=1e-6)
     np.testing.assert_array_equal(total, parts.loss)
 
 
@@ -83,17 +83,17 @@ def test_the_loss_is_the_weighted_kl_less_the_log_likelihood():
 def test_without_noise_the_loss_is_a_plain_networks_likelihood_and_the_pull_to_its_priors_mean(
     noise: float | jax.Array,
 ):
-    """With the prior N(0, 1) the pull is half the weights' squared length; without a KL scale there is none."""
+    """With the prior N(0, 1) the pull is half the weights' squared length; with a weight of 0 there is none."""
     q, batch = linear(), some_rows(4)
-    settings = LearnerSettings(kl_weight=0.1, reward_weight=5.0)
+    settings = LearnerSettings(reward_weight=5.0)
     density = elbo.log_likelihood(dynamics.forward(q.mean, batch.inputs, LINEAR), batch.targets, 5.0)
     pull = 0.5 * sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(q.mean))
     for scale in (1.0, 0.0):
         total, parts = elbo.loss(
-            jax.random.key(1), q, posterior.gaussian(q, 1.0), batch, LINEAR, settings, noise, kl_scale=scale
+            jax.random.key(1), q, posterior.gaussian(q, 1.0), batch, LINEAR, settings, noise, kl_weight=scale
         )
         np.testing.assert_allclose(parts.kl, pull, rtol=1e-5)
-        np.testing.assert_allclose(total, scale * 0.1 * pull - density.mean(), rtol=1e-5)
+        np.testing.assert_allclose(total, scale * pull - density.mean(), rtol=1e-5)
 
 
 def test_the_posterior_of_a_linear_regression_is_recovered():
@@ -178,10 +178,10 @@ def test_posteriors_learned_in_one_scan_are_those_learned_one_after_the_other():
     The one with fewer rows is a plain network: noise for a batch that is filled up is other noise.
     """
 
-    def one(number: int, rows: int, rate: float, noise: float, kl_scale: float) -> Fit:
+    def one(number: int, rows: int, rate: float, noise: float, kl_weight: float) -> Fit:
         start, batch = elbo.begin(linear(seed=number)), some_rows(rows, seed=number)
         prior = posterior.gaussian(start.posterior, 0.5 + number)
-        return Fit(jax.random.key(number), start, prior, lambda _: batch, rate, noise, kl_scale)
+        return Fit(jax.random.key(number), start, prior, lambda _: batch, rate, noise, kl_weight)
 
     fits = [one(0, 8, 1e-2, 1.0, 1.0), one(1, 8, 1e-3, 1.0, 0.1), one(2, 5, 1e-2, 0.0, 0.1)]
     gradient = elbo.gradient(LINEAR, LearnerSettings(kl_weight=0.1))

@@ -66,14 +66,14 @@ class TaskInference:
         """Whether the hypotheses are updated after `seen` transitions of a task: early on more often."""
         if seen > self.settings.transitions:
             return False
-        return seen % self.settings.every == 0 or seen in (1, 2, 4)
+        return seen % latent.EVERY == 0 or seen in (1, 2, 4)
 
     # One lane ----------------------------------------------------------------------------------------------------
 
     def _begin(self, key: jax.Array, world: Posterior, tasks: jax.Array) -> jax.Array:
         known = _known(world)
         keys = jax.random.split(key, known.mean.shape[0])
-        return jax.vmap(lambda k, each: latent.prior_draws(k, each, tasks, self.settings.draws))(keys, known)
+        return jax.vmap(lambda k, each: latent.prior_draws(k, each, tasks, latent.DRAWS))(keys, known)
 
     def _online(
         self,
@@ -111,7 +111,7 @@ class TaskInference:
         keys = jax.random.split(key, known.mean.shape[0])
         return jax.vmap(
             lambda k, weights, each, old: latent.infer(
-                k, weights, each, tasks, evidence, self.network, self.settings, old
+                k, weights, each, tasks, evidence, self.network, old
             )
         )(keys, world.mean, known, before)
 
@@ -122,7 +122,7 @@ class TaskInference:
     def _of_task(self, key: jax.Array, world: Posterior, task: jax.Array) -> jax.Array:
         known = _known(world)
         keys = jax.random.split(key, known.mean.shape[0])
-        return jax.vmap(lambda k, each: latent.draws(k, each, task, self.settings.draws))(keys, known)
+        return jax.vmap(lambda k, each: latent.draws(k, each, task, latent.DRAWS))(keys, known)
 
 
 class Adaptation:

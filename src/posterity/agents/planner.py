@@ -39,7 +39,6 @@ class Planner:
             settings.kernels,
             settings.matmul_precision,
             settings.value.gamma,
-            settings.backward.alpha,
         )
         precision = settings.outer_precision
         self.plan = lanes.compiled(self._plan, precision)

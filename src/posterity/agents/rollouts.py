@@ -35,12 +35,10 @@ class Rollouts:
         kernels: common.Mode,
         precision: Precision,
         gamma: float,
-        alpha: float,
     ) -> None:
         self.planner, self.network = planner, network
         self.precision: Precision = precision
         self.gamma = gamma  # of the critic
-        self.alpha = alpha  # of the confidence
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
         self.fallback_reason = fused.fallback_reason(kernels, network, spec.obs_dim, len(spec.low), precision)
@@ -73,7 +71,7 @@ class Rollouts:
                 variances = map(confidence.variance, (own, general), others)
                 choice = confidence.blend(own, general, *variances)
             else:
-                choice = confidence.choose(own, general, task.target_std, self.alpha)
+                choice = confidence.choose(own, general, task.target_std)
             facts = (choice.world[..., 0].mean(), choice.world[..., 1:].mean())
             return ImaginedStep(*task.step(jax.random.split(k)[1], place, choice.prediction, self._samples), facts)
 

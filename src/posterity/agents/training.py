@@ -50,9 +50,6 @@ class VblrlSettings(Settings):
     task_min_transitions: int = setting(
         200, "Transitions of a task before its posterior is fitted (released code: 200).", ge=1
     )
-    task_prior: Literal["world", "fixed"] = setting(
-        "world", "Prior of the task posterior: the world posterior, or the fixed one (released code: fixed)."
-    )
     bayesian: Literal["both", "world", "none"] = setting(
         "both", "Which models are Bayesian; the others are plain networks (the paper's ablation: world)."
     )
@@ -211,7 +208,7 @@ class Training:
             return batch._replace(inputs=jnp.concatenate([batch.inputs, latents[number, place]], axis=-1))
 
         def world_batch(k: jax.Array) -> Batch:
-            rows = replay.sample_world(k, memory, task + 1, settings.world_batch_tasks, settings.world_batch_size)
+            rows = replay.sample_world(k, memory, task + 1, elbo.WORLD_BATCH_TASKS, settings.world_batch_size)
             return _batch(units, rows)._replace(tasks=rows.task if self.settings.latent.size else None)
 
         own = who == "task"
@@ -222,20 +219,18 @@ class Training:
             task_batch if own else world_batch,
             settings.task_learning_rate if own else settings.world_learning_rate,
             self.settings.noise(who),
-            self._kl_scale(who, task, memory.filled),
+            self._kl_weight(who, task, memory.filled),
             None if own or not self.settings.latent.size else _latent_weight(memory.filled),
         )
 
-    def _kl_scale(self, who: Who, task: jax.Array, filled: jax.Array) -> jax.Array:
-        """Factor on the KL weight; none for a plain network that is no member of an ensemble."""
-        if not self.settings.ensemble and self.settings.noise(who) == 0.0:
+    def _kl_weight(self, who: Who, task: jax.Array, filled: jax.Array) -> jax.Array:
+        """Of the KL beside the mean log-likelihood. For an ensemble one over the transitions, as Bayes' rule has it."""
+        if self.settings.ensemble:
+            return 1.0 / jnp.maximum(filled[task] if who == "task" else filled.sum(), 1)
+        if self.settings.noise(who) == 0.0:  # a plain network is fitted to the likelihood alone
             return jnp.float32(0.0)
-        scale = jnp.float32(1.0)
-        if who == "task" and self.inherits:
-            scale = self._prior_kl_scale(task, filled[task])
-        if self.settings.learner.kl_per_transition:
-            scale = scale / jnp.maximum(filled[task] if who == "task" else filled.sum(), 1)
-        return scale
+        scale = self._prior_kl_scale(task, filled[task]) if who == "task" and self.inherits else jnp.float32(1.0)
+        return scale * self.settings.learner.kl_weight
 
     def _prior_kl_scale(self, task: jax.Array, transitions: jax.Array) -> jax.Array:
         """How tightly the prior holds the task posterior: less and less where it is the world's, as data comes in."""

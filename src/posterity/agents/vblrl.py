@@ -59,7 +59,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.settings = settings = self.variant.adapted(settings)
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
-        self.training = Training(spec, settings, self.variant.inherits and settings.task_prior == "world")
+        self.training = Training(spec, settings, self.variant.inherits)
 
         self.programs = Programs(self.training, budget.tasks if self.inference else 0)
 

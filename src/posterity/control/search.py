@@ -61,7 +61,7 @@ class Rung:
         self.planner = planner
         kernels, precision = settings.kernels, settings.matmul_precision
         rollouts = Rollouts(
-            spec, planner, settings.network, kernels, precision, settings.value.gamma, settings.backward.alpha
+            spec, planner, settings.network, kernels, precision, settings.value.gamma
         )
         low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
         self.improve = lanes.compiled(partial(_improved, rollouts, planner, low, high), settings.outer_precision)

@@ -28,6 +28,7 @@ from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import Quiet
 from posterity.experiment.run import AnyAgent, build, lifelong
 from posterity.families.base import Env, Family
+from posterity.models import elbo
 from posterity.types import BoolArray, HostArray, Key, Transition
 
 REPEATS = 20
@@ -157,7 +158,7 @@ def _fit(path: str, ready: Ready, group: tuple[Who, ...]) -> Measurement:
     arguments = (ready.keys, learned, priors, state.normaliser, state.replay, 0, state.task_latents)
     compiled, each = _timed(lambda _: _wait(agent.programs.fit[group](*arguments)), repeats=5)
     learner = agent.settings.learner
-    rows = {"task": learner.task_batch_size, "world": learner.world_batch_tasks * learner.world_batch_size}
+    rows = {"task": learner.task_batch_size, "world": elbo.WORLD_BATCH_TASKS * learner.world_batch_size}
     steps = learner.gradient_steps * len(group)
     return {
         "path": path,

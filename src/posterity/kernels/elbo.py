@@ -98,7 +98,7 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
         prior: Posterior,
         batch: Batch,
         noise: float | jax.Array,
-        kl_scale: jax.Array,
+        kl_weight: jax.Array,
         latent_weight: jax.Array | None,
     ) -> tuple[Posterior, Loss]:
         scale = jax.nn.softplus(q.rho)
@@ -118,10 +118,9 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
             interpret=not common.nvidia(),
         )
         divergence, pull = jax.value_and_grad(posterior.kl)(q, prior, noise)
-        weight = kl_scale * settings.kl_weight
         of_rho = found.variance * 2.0 * scale * jax.nn.sigmoid(q.rho)
-        rising: Any = (found.mean + weight * pull.mean, of_rho + weight * pull.rho)
-        total = weight * divergence - found.log_likelihood
+        rising: Any = (found.mean + kl_weight * pull.mean, of_rho + kl_weight * pull.rho)
+        total = kl_weight * divergence - found.log_likelihood
         return Posterior(*rising), Loss(total, found.log_likelihood, divergence)
 
     return of

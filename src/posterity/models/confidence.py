@@ -27,6 +27,7 @@ from posterity.models.mlp import across
 from posterity.settings import Settings, setting
 
 BackVariant = Literal["confidence", "blend", "task-only", "world-only"]
+ALPHA = 1.0  # weight of the spread of predicted deviations in the confidence; the paper gives no value
 BACK_VARIANTS: tuple[BackVariant, ...] = ("confidence", "blend", "task-only", "world-only")
 
 
@@ -37,9 +38,6 @@ class BackwardSettings(Settings):
         "confidence",
         "Whose predictions Back is planned with: the more confident model's, both blended, the task's or the world's.",
     )
-    alpha: float = setting(
-        1.0, "Weight of the spread of predicted deviations in the confidence (the paper gives no value).", ge=0
-    )
 
 
 class Choice(NamedTuple):
@@ -49,7 +47,7 @@ class Choice(NamedTuple):
     world: jax.Array  # [..., 1 + O] true where it is the world model's, or how much of it is
 
 
-def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Array:
+def confidence(prediction: Prediction, scale: jax.Array, alpha: float = ALPHA) -> jax.Array:
     """[..., 1 + O] Definition 4.5 for each dimension of predictions [P, ..., 1 + O], in units of `scale` [1 + O]."""
     units = across(scale, prediction.mean)
     mean = prediction.mean / units
@@ -57,7 +55,7 @@ def confidence(prediction: Prediction, scale: jax.Array, alpha: float) -> jax.Ar
     return -mean.var(axis=0, ddof=1) - alpha * deviation.var(axis=0, ddof=1)
 
 
-def choose(task: Prediction, world: Prediction, scale: jax.Array, alpha: float) -> Choice:
+def choose(task: Prediction, world: Prediction, scale: jax.Array, alpha: float = ALPHA) -> Choice:
     """For each row the more confident model's prediction; the task model's if they are equal."""
     own, general = confidence(task, scale, alpha), confidence(world, scale, alpha)
     state = own[..., 1:].sum(axis=-1, keepdims=True) < general[..., 1:].sum(axis=-1, keepdims=True)

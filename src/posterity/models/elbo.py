@@ -26,6 +26,7 @@ from posterity.models.posterior import Posterior
 from posterity.settings import Settings, setting
 
 Tree = TypeVar("Tree")
+WORLD_BATCH_TASKS = 8  # tasks in a world batch (paper: 8)
 LATENT_STEP = 10.0  # times the learning rate of weights
 
 
@@ -35,13 +36,9 @@ class LearnerSettings(Settings):
     gradient_steps: int = setting(500, "Gradient steps on each posterior after each iteration.", ge=1)
     world_learning_rate: float = setting(1e-3, "Adam's learning rate for the world posterior.", gt=0)
     task_learning_rate: float = setting(1e-3, "Adam's learning rate for the task posterior.", gt=0)
-    world_batch_tasks: int = setting(8, "Tasks in a world batch (paper: 8).", ge=1)
-    world_batch_size: int = setting(64, "Transitions of each of these tasks in a world batch (paper: 64).", ge=1)
+    world_batch_size: int = setting(64, "Transitions of each of 8 tasks in a world batch (paper: 64).", ge=1)
     task_batch_size: int = setting(256, "Transitions in a task batch (paper: 256).", ge=1)
-    kl_weight: float = setting(1e-4, "Weight of the KL term (paper: 1e-4).", ge=0)
-    kl_per_transition: bool = setting(
-        False, "Divide the KL weight by the number of transitions, so that doubt falls with data (paper: no)."
-    )
+    kl_weight: float = setting(1e-4, "Weight of the KL term, but for ensembles (paper: 1e-4).", ge=0)
     prior_kl_scale: float = setting(
         1.0, "Factor on the KL weight where the world posterior is the task's prior (paper: 1).", ge=0, le=1
     )
@@ -95,11 +92,11 @@ class Fit(NamedTuple):
     draw_batch: Callable[[jax.Array], Batch]
     learning_rate: float
     noise: float | jax.Array  # factor on the spread; 0 is a plain network
-    kl_scale: float | jax.Array = 1.0  # factor on the settings' KL weight
+    kl_weight: float | jax.Array  # of the KL term beside the mean log-likelihood
     latent_weight: jax.Array | None = None  # [K] weight of each latent's KL, where latents are learned
 
 
-# (key, posterior, prior, batch, noise, KL scale, weight of latents' KL) -> the loss's gradient, and the loss
+# (key, posterior, prior, batch, noise, KL weight, weight of latents' KL) -> the loss's gradient, and the loss
 Gradient = Callable[
     [jax.Array, Posterior, Posterior, Batch, float | jax.Array, jax.Array, jax.Array | None], tuple[Posterior, Loss]
 ]
@@ -141,7 +138,7 @@ def loss(
     network: NetworkSettings,
     settings: LearnerSettings,
     noise: float | jax.Array,
-    kl_scale: float | jax.Array = 1.0,
+    kl_weight: float | jax.Array = 1.0,
     latent_weight: jax.Array | None = None,
 ) -> tuple[jax.Array, Loss]:
     """Negative ELBO of one batch by one Monte Carlo sample.
@@ -159,7 +156,7 @@ def loss(
     density = log_likelihood(prediction, batch.targets, settings.reward_weight)
     fitted = density.mean() if batch.counts is None else (density * batch.counts).sum() / batch.counts.sum()
     divergence = posterior.kl(q, prior, noise)
-    total = kl_scale * settings.kl_weight * divergence - fitted
+    total = kl_weight * divergence - fitted
     if q.latents is not None and latent_weight is not None:
         total = total + (latent_weight * posterior.latent_kl(q.latents)).sum()
     return total, Loss(total, fitted, divergence)
@@ -179,11 +176,11 @@ def gradient(network: NetworkSettings, settings: LearnerSettings) -> Gradient:
         prior: Posterior,
         batch: Batch,
         noise: float | jax.Array,
-        kl_scale: jax.Array,
+        kl_weight: jax.Array,
         latent_weight: jax.Array | None,
     ) -> tuple[Posterior, Loss]:
         def of_q(q: Posterior) -> tuple[jax.Array, Loss]:
-            return loss(key, q, prior, batch, network, settings, noise, kl_scale, latent_weight)
+            return loss(key, q, prior, batch, network, settings, noise, kl_weight, latent_weight)
 
         return jax.grad(of_q, has_aux=True)(q)
 
@@ -198,7 +195,7 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
     filled up with rows that do not count. The losses are means over the last tenth of the steps.
     """
     adam = optax.scale_by_adam()
-    rates, scales = jnp.array([fit.learning_rate for fit in fits]), jnp.array([fit.kl_scale for fit in fits])
+    rates, scales = jnp.array([fit.learning_rate for fit in fits]), jnp.array([fit.kl_weight for fit in fits])
     plain = all(_plain(fit.noise) for fit in fits)
     noises = jnp.array([fit.noise for fit in fits])
     prior, weights = _stack([fit.prior for fit in fits]), _stack([fit.latent_weight for fit in fits])

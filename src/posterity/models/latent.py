@@ -23,6 +23,9 @@ from posterity.models.mlp import Layers
 from posterity.models.posterior import Latents
 from posterity.settings import Settings, setting
 
+DRAWS = 64  # hypotheses about a task, for each member of the ensemble
+MOVES = 10  # Metropolis steps of these whenever they are updated
+EVERY = 8  # steps between two updates while a task is new
 BANDWIDTH = 0.3  # how far a new task may lie from one that is known, in deviations of the first prior
 JITTER = 0.01  # of a Metropolis step
 
@@ -31,10 +34,7 @@ class LatentSettings(Settings):
     """What tasks differ by: a latent input of the world's networks, inferred for each task."""
 
     size: int = setting(0, "Dimensions of the latent; 0: one network for all tasks, as in the paper.", ge=0)
-    draws: int = setting(64, "Hypotheses about a task's latent, for each member of the ensemble.", ge=4)
-    moves: int = setting(10, "Metropolis steps of these hypotheses whenever they are updated.", ge=0)
     transitions: int = setting(256, "Transitions of a task that its latent is inferred from, at most.", ge=1)
-    every: int = setting(8, "Steps between two updates while a task has no more transitions than that.", ge=1)
 
 
 class Evidence(NamedTuple):
@@ -82,12 +82,11 @@ def infer(
     tasks: jax.Array,
     evidence: Evidence,
     network: NetworkSettings,
-    settings: LatentSettings,
     before: jax.Array | None = None,
 ) -> jax.Array:
     """[M, Z] draws of p(z | evidence) for one member. `before` [M, Z]: hypotheses to begin with beside the prior's."""
     draw_key, choice_key, move_key = jax.random.split(key, 3)
-    start = prior_draws(draw_key, known, tasks, settings.draws)
+    start = prior_draws(draw_key, known, tasks, DRAWS)
     if before is not None:
         start = jnp.concatenate([start, before])
 
@@ -96,13 +95,13 @@ def infer(
 
     fitted = fit(start)
     fitted = jnp.where(jnp.isfinite(fitted), fitted, -jnp.inf)
-    chosen = jax.random.categorical(choice_key, fitted, shape=(settings.draws,))
+    chosen = jax.random.categorical(choice_key, fitted, shape=(DRAWS,))
     density = fitted[chosen] + jax.vmap(lambda one: log_prior(one, known, tasks))(start[chosen])
 
     def move(now: tuple[jax.Array, jax.Array], k: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
         latents, old = now
         pair_key, jitter_key, accept_key = jax.random.split(k, 3)
-        first, second = jax.random.randint(pair_key, (2, settings.draws), 0, settings.draws)
+        first, second = jax.random.randint(pair_key, (2, DRAWS), 0, DRAWS)
         length = 1.2 / (2.0 * latents.shape[-1]) ** 0.5  # half of what is best where all is Gaussian
         proposed = latents + length * (latents[first] - latents[second])
         proposed += JITTER * jax.random.normal(jitter_key, latents.shape)
@@ -110,7 +109,7 @@ def infer(
         taken = jnp.log(jax.random.uniform(accept_key, old.shape)) < new - old
         return (jnp.where(taken[:, None], proposed, latents), jnp.where(taken, new, old)), None
 
-    (latents, _), _ = jax.lax.scan(move, (start[chosen], density), jax.random.split(move_key, settings.moves))
+    (latents, _), _ = jax.lax.scan(move, (start[chosen], density), jax.random.split(move_key, MOVES))
     return latents
 
 
