@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from posterity.agents.lanes import compiled, each_lane, full, repeated
+from posterity.models.mlp import across
 from posterity.types import Array, Key
 
 KEYS = [Key.of(0), Key.of(1), Key.of(2)]
@@ -21,7 +22,7 @@ class Pair(NamedTuple):
 
 def affine(pair: Pair, x: Array, factor: float) -> tuple[Array, Array]:
     """Runs on NumPy and on JAX arrays."""
-    y = factor * (x @ pair.weight + pair.bias)
+    y = factor * (x @ pair.weight + across(pair.bias, x))
     return y, (y**2).sum()
 
 

@@ -41,7 +41,10 @@ def push(x: float, a: np.ndarray, left: float = 0.05, right: float = 0.05) -> fl
 
 
 def knows(left: float, right: float, left_scale: float, right_scale: float) -> Posterior:
-    """The network that computes `push` with these two coefficients, each known to within its scale; reward x."""
+    """The network that computes `push` with these two coefficients, each known to within its scale; reward x.
+
+    There is one member.
+    """
     taken = jnp.array([[-5.0, -5.0, 5.0, 5.0, 1.0], [1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0, 0.0]])
     hidden = Layer(taken, jnp.array([0, 0, 0, 0, 5.0]))
     output = jnp.zeros((5, 4)).at[:4, 1].set(jnp.array([left, -left, right, -right])).at[4, 0].set(1.0)
@@ -49,7 +52,7 @@ def knows(left: float, right: float, left_scale: float, right_scale: float) -> P
     mean = (hidden, Layer(output, jnp.array([-5.0, 0.0, -7.0, -7.0])))
     rho = jax.tree.map(lambda leaf: jnp.full_like(leaf, inverse_softplus(KNOWN)), mean)
     rho = (rho[0], Layer(jnp.log(jnp.expm1(scale)), rho[1].bias))
-    return Posterior(mean, rho)
+    return jax.tree.map(lambda leaf: leaf[None], Posterior(mean, rho))
 
 
 TASK = knows(0.05, -0.05, KNOWN, GUESSED)  # knows the left; of the right it guesses the wrong sign

@@ -171,12 +171,16 @@ def test_actions_are_random_only_in_the_very_first_iteration():
     assert random(agent("single-task"), agent("single-task").begin_task(KEYS, alone)), "nothing is carried over"
 
 
-@pytest.mark.parametrize(("bayesian", "world", "task"), [("both", 1.0, 1.0), ("world", 1.0, 0.0), ("none", 0.0, 0.0)])
-def test_a_model_that_is_not_bayesian_plans_as_a_plain_network(bayesian: str, world: float, task: float):
+@pytest.mark.parametrize(
+    ("bayesian", "drawn"), [("both", [True, True]), ("world", [True, False]), ("none", [False, False])]
+)
+def test_a_model_that_is_not_bayesian_plans_as_a_plain_network(bayesian: str, drawn: list[bool]):
+    """Networks of the others are drawn with all of their spread: the world's plans first, then the task's."""
     learner = made(bayesian=bayesian)
     state, _ = learned(agent())
     noises = [learner.acting(state._replace(task_number=1, iteration=iteration)).noise for iteration in (0, 1)]
-    np.testing.assert_array_equal(noises, [[world] * 2, [task] * 2])
+    assert [noise is not None and bool((noise == 1.0).all()) for noise in noises] == drawn
+    assert [noise is None for noise in noises] == [not one for one in drawn]
 
 
 def test_a_search_begins_where_the_last_one_ended_and_anew_with_an_episode():
@@ -246,7 +250,9 @@ def test_every_program_is_traced_exactly_once_in_a_run_and_its_evaluation():
             policy = learner.policy(own, now, "back", variant)
             for first in (FIRST, GOING_ON):
                 policy.act(KEYS, np.zeros((2, 2)), first)
-    traces = {name: program.traces for name, program in (programs(learner) | programs(learner.planner)).items()}
+    found = programs(learner.programs) | programs(learner.planner)
+    traces = {name: program.traces for name, program in found.items()}
     assert traces.pop("fit('task', 'world')") == 0, "both at once: only on a GPU"
-    assert len(traces) == 13
+    assert traces.pop("widened") == 0, "only of ensembles"
+    assert len(traces) == 15
     assert set(traces.values()) == {1}, traces

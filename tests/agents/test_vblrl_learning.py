@@ -115,8 +115,11 @@ def test_the_world_learns_from_all_tasks_and_a_task_from_its_own():
     asked = jnp.asarray(np.concatenate([drifting(1.0, 7).obs[0], np.zeros((12, 1))], axis=1), jnp.float32)
     for lane in (0, 1):
         task, world = (
-            dynamics.forward(tree.lane(each.posterior.mean, lane), asked, learner.settings.network).mean[:, 1].mean()
-            for each in (state.task, state.world)
+            dynamics.forward(network, asked, learner.settings.network).mean[:, 1].mean()
+            for network in (
+                jax.tree.map(lambda leaf, lane=lane: leaf[lane, 0], each.posterior.mean)
+                for each in (state.task, state.world)
+            )
         )
         assert task < -0.7
         assert abs(world) < 0.5
