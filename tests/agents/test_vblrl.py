@@ -104,13 +104,6 @@ def test_the_first_task_has_the_fixed_prior_since_nothing_is_believed_yet():
     assert all(np.allclose(jax.nn.softplus(rho), 0.5) for rho in jax.tree.leaves(state.prior.rho))
 
 
-def test_with_the_fixed_prior_every_task_has_it_and_still_starts_as_the_world_posterior():
-    state, _ = learned(agent())
-    later = made(task_prior="fixed").begin_task([key.fold(1) for key in KEYS], state)
-    assert same(later.task.posterior, state.world.posterior)
-    assert is_zero(later.prior.mean)
-
-
 def test_without_transfer_a_task_starts_fresh_with_the_fixed_prior():
     learner = agent("single-task")
     state, info = learned(learner)

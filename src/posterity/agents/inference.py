@@ -110,9 +110,7 @@ class TaskInference:
         known = _known(world)
         keys = jax.random.split(key, known.mean.shape[0])
         return jax.vmap(
-            lambda k, weights, each, old: latent.infer(
-                k, weights, each, tasks, evidence, self.network, old
-            )
+            lambda k, weights, each, old: latent.infer(k, weights, each, tasks, evidence, self.network, old)
         )(keys, world.mean, known, before)
 
     def _remember(self, latents: jax.Array, world: Posterior, task: jax.Array) -> Posterior:

@@ -60,9 +60,7 @@ class Rung:
     def __init__(self, spec: Spec, settings: VblrlSettings, planner: PlannerSettings) -> None:
         self.planner = planner
         kernels, precision = settings.kernels, settings.matmul_precision
-        rollouts = Rollouts(
-            spec, planner, settings.network, kernels, precision, settings.value.gamma
-        )
+        rollouts = Rollouts(spec, planner, settings.network, kernels, precision, settings.value.gamma)
         low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
         self.improve = lanes.compiled(partial(_improved, rollouts, planner, low, high), settings.outer_precision)
         self._times: deque[float] = deque(maxlen=REMEMBERED)
