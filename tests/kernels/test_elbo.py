@@ -176,22 +176,22 @@ def test_the_gpus_compiler_takes_every_operation(sizes: dict[str, Any]):
 
 
 def test_a_step_is_adams_on_the_whole_loss():
-    """KL with its factor, the reward's weight and an optimiser that has begun: against automatic differentiation."""
+    """KL with its weight, the reward's weight and an optimiser that has begun: against automatic differentiation."""
     problem = Problem(obs_dim=2, action_dim=1, hidden=(16, 16), rows=64)
-    settings = LearnerSettings(kl_weight=0.1, reward_weight=REWARD_WEIGHT)
+    settings = LearnerSettings(reward_weight=REWARD_WEIGHT)
     prior = posterior.gaussian(problem.q, 0.5)
     begun = elbo.begin(problem.q)
     moments = jax.tree.map(lambda leaf: 0.01 * jnp.ones_like(leaf), problem.q)
     begun = begun._replace(optimiser=begun.optimiser._replace(count=jnp.int32(7), mu=moments, nu=moments))  # pyright: ignore[reportAttributeAccessIssue]
     batch = Batch(problem.inputs, problem.targets)
-    fit = Fit(jax.random.key(3), begun, prior, lambda _: batch, 0.003, 1.0, 0.25)
+    fit = Fit(jax.random.key(3), begun, prior, lambda _: batch, 0.003, 1.0, 0.025)
     [(learned, loss)] = jax.jit(lambda: fused.fit([fit], 1, problem.shape, settings, exact=True))()
 
     key = jax.random.split(jax.random.split(fit.key, 1)[0])[1]
     problem.words = jax.random.key_data(key)  # those of the step
 
     def whole(q: Posterior) -> jax.Array:
-        return problem.plain(q.mean, variances(q), jnp.full(64, 1 / 64)) + 0.25 * 0.1 * posterior.kl(q, prior)
+        return problem.plain(q.mean, variances(q), jnp.full(64, 1 / 64)) + 0.025 * posterior.kl(q, prior)
 
     total, gradient = jax.jit(jax.value_and_grad(whole))(problem.q)
     change, _ = optax.scale_by_adam().update(gradient, begun.optimiser)
@@ -224,7 +224,7 @@ def test_fitting_by_it_comes_out_where_fitting_without_it_does():
     q = dynamics.init(jax.random.key(1), 2, 1, problem.shape, 0.02)
     prior, settings = posterior.gaussian(q, 0.5), LearnerSettings(kl_weight=1e-3)
     fits = [
-        Fit(jax.random.key(n), elbo.begin(q), prior, lambda _, batch=batch: batch, 0.003, noise)
+        Fit(jax.random.key(n), elbo.begin(q), prior, lambda _, batch=batch: batch, 0.003, noise, settings.kl_weight)
         for n, (batch, noise) in enumerate(((whole, 1.0), (part, 0.5)))
     ]
 

@@ -146,7 +146,8 @@ def world_posterior(theta: FloatArray, rows: int, generator: np.random.Generator
 
     @jax.jit
     def fit(key: jax.Array, start: Learning, rate: float) -> Learning:
-        return elbo.fit([Fit(key, start, prior, draw, rate, 1.0)], 1500, elbo.gradient(shape, LearnerSettings()))[0][0]
+        fit = Fit(key, start, prior, draw, rate, 1.0, kl_weight=1e-4)
+        return elbo.fit([fit], 1500, elbo.gradient(shape, LearnerSettings()))[0][0]
 
     for seed, rate in ((1, 4e-3), (2, 3e-4)):
         learned = fit(jax.random.key(seed), learned, rate)

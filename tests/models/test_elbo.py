@@ -36,7 +36,7 @@ def fitted(
     """One posterior by itself."""
 
     def program(begin: Learning, rate: float) -> tuple[Learning, elbo.Loss]:
-        fit = Fit(jax.random.key(1), begin, prior, draw, rate, 1.0)
+        fit = Fit(jax.random.key(1), begin, prior, draw, rate, 1.0, settings.kl_weight)
         return elbo.fit([fit], steps, elbo.gradient(network, settings))[0]
 
     return jax.jit(program)(start, rate)
@@ -173,7 +173,7 @@ def test_rows_that_only_fill_up_do_not_count():
 
 
 def test_posteriors_learned_in_one_scan_are_those_learned_one_after_the_other():
-    """Each with a start, a prior, a rate, a KL scale and a batch of its own; the smaller one is filled up.
+    """Each with a start, a prior, a rate, a KL weight and a batch of its own; the smaller one is filled up.
 
     The one with fewer rows is a plain network: noise for a batch that is filled up is other noise.
     """
@@ -184,7 +184,7 @@ def test_posteriors_learned_in_one_scan_are_those_learned_one_after_the_other():
         return Fit(jax.random.key(number), start, prior, lambda _: batch, rate, noise, kl_weight)
 
     fits = [one(0, 8, 1e-2, 1.0, 1.0), one(1, 8, 1e-3, 1.0, 0.1), one(2, 5, 1e-2, 0.0, 0.1)]
-    gradient = elbo.gradient(LINEAR, LearnerSettings(kl_weight=0.1))
+    gradient = elbo.gradient(LINEAR, LearnerSettings())
     together, alone = jax.jit(
         lambda: (elbo.fit(fits, 20, gradient), [elbo.fit([fit], 20, gradient)[0] for fit in fits])
     )()
