@@ -251,7 +251,7 @@ class _Beliefs:
     ) -> jax.Array:
         """[B] the log density of outcomes under the mixture of networks, for each dimension, in normalised units."""
         mean, log_variance = self._predictions(key, model, obs, action)
-        error = model.normaliser.targets(obs, reward, next_obs) - mean
+        error = model.normaliser.targets(obs, reward, next_obs)[None] - mean
         each = -0.5 * (error**2 * jnp.exp(-log_variance) + log_variance + jnp.log(2.0 * jnp.pi))
         width = mean.shape[-1]
         mixed = jax.nn.logsumexp(each.sum(axis=-1), axis=0) - jnp.log(jnp.float32(NETWORKS))
