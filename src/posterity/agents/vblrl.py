@@ -278,7 +278,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
         latents, task_latents, today_latents = jax.device_put((own.latents, own.task_latents, own.latents))
         if self.inference is not None and score == "back":
-            keys = [Key.of(lane) for lane in range(len(random))]
+            keys = [Key.of(0)] * len(random)  # the same for all: what a lane draws does not depend on its place
             today_latents = self.inference.of_task(keys, latest_world, jnp.asarray(own.task_number))
         adapts = None
         if self.inference is not None and (
