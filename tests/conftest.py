@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +109,16 @@ def played() -> Callable[[Path, str, dict[int, list[list[float]]]], Path]:
         return path
 
     return play
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_one_file() -> Iterator[None]:
+    """Forgets what was compiled when a file of tests ends.
+
+    Each compiled program holds pieces of memory of its own, and a process may have 65,530 of them on Linux: one that
+    keeps the programs of all tests crashes.
+    """
+    yield
+    import jax
+
+    jax.clear_caches()

@@ -104,7 +104,7 @@ def drifting(sign: float, seed: int) -> Transition:
 
 def test_the_world_learns_from_all_tasks_and_a_task_from_its_own():
     """After a task of drift +1 and one of drift -1 the task expects about -1, the world about 0."""
-    many = {"gradient_steps": 400, "world_learning_rate": 0.01, "task_learning_rate": 0.01, "world_batch_size": 16}
+    many = {"gradient_steps": 400, "world_learning_rate": 0.01, "task_learning_rate": 0.01, "world_batch_size": 4}
     learner = made(learner=many, normalise=False)
     state = learner.init(KEYS)
     for task, sign in enumerate((1.0, -1.0)):
@@ -210,13 +210,6 @@ def test_the_world_posterior_holds_a_task_less_and_less_as_its_transitions_come_
     held = [scale(1, transitions) for transitions in (0, 50, 100, 200, 1000, 10**6)]
     np.testing.assert_allclose(held, [1.0, 1.0, 1.0, 0.5, 0.1, 0.01])
     assert scale(0, 1000) == 1.0, "the first task's prior is the fixed one"
-
-
-def test_the_fixed_prior_is_never_loosened():
-    """The scale is about the world posterior as a prior: with the fixed one it changes nothing."""
-    learners = [made(learner={**HEAVY, "prior_kl_scale": scale}, task_prior="fixed") for scale in (1.0, 0.0)]
-    one, other = (learner.update(KEYS, second_task(learner), rows(1))[0] for learner in learners)
-    all_close(one.task.posterior, other.task.posterior)
 
 
 # The normaliser

@@ -26,6 +26,7 @@ PLANNED = {
 }
 AGENT: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("vblrl", "single-task", "pooled"), PLANNED),
+    "hip-mdp": {**PLANNED, "latent": {"size": 2}},
     "npg": GRADIENT,
     "ewc": GRADIENT,
     "lpg-ftw": GRADIENT | {"columns": 2},
@@ -61,7 +62,11 @@ def test_three_tasks_and_then_two_more_are_the_records_of_five(method: str, tmp_
     assert run.returns.shape[1] == 5
     assert records(tmp_path / "run")[: len(three)] == three
     assert records(tmp_path / "run") == records(tmp_path / "five")
-    assert snapshots(tmp_path / "run") == snapshots(tmp_path / "five")
+    if method != "hip-mdp":
+        assert snapshots(tmp_path / "run") == snapshots(tmp_path / "five")
+    else:  # its first snapshots have a place for the latents of three tasks: what is played with them is the same
+        one, other = (posterity.evaluate(tmp_path / name, scores=("back",), episodes=1) for name in ("run", "five"))
+        assert {name: str(score) for name, score in one.items()} == {name: str(score) for name, score in other.items()}
 
 
 def test_a_run_stopped_in_a_task_can_be_given_more_tasks(iterate, tmp_path: Path):

@@ -188,18 +188,16 @@ def bench_run(config: RunConfig, iterations: int) -> list[Measurement]:
     family, agent = build(config)
     timed = TimedAgent(agent)
     skipped = min(agent.start_iterations + 2, config.iterations - 1)
-    marks: list[dict[str, float]] = []
-
-    def stop() -> str:
-        marks.append({"all": time.perf_counter(), **timed.spent})
-        return "enough" if len(marks) > skipped + iterations else ""
+    clock = _Clock(timed)
+    enough = skipped + iterations
 
     with TemporaryDirectory() as place:
         folder = RunFolder.create(Path(place) / "run", config, "posterity bench run")
         try:
-            lifelong(config, folder, Quiet(), stop, (family, timed))
+            lifelong(config, folder, clock, lambda: "enough" if len(clock.marks) > enough else "", (family, timed))
         finally:
             folder.close()
+    marks = clock.marks
     first, last = marks[min(skipped, len(marks) - 2)], marks[-1]
     count = len(marks) - 1 - min(skipped, len(marks) - 2)
     each = {name: (last[name] - first[name]) / count for name in last}
@@ -220,6 +218,18 @@ def bench_run(config: RunConfig, iterations: int) -> list[Measurement]:
             **agent.describe(),
         }
     ]
+
+
+class _Clock(Quiet):
+    """What had been spent when each iteration began."""
+
+    def __init__(self, agent: TimedAgent) -> None:
+        self.agent = agent
+        self.marks: list[dict[str, float]] = []
+
+    def begin(self, task: int, iteration: int) -> None:
+        """Looks at the clock."""
+        self.marks.append({"all": time.perf_counter(), **self.agent.spent})
 
 
 class TimedAgent(Agent[object, object]):

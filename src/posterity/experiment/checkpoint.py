@@ -168,8 +168,9 @@ def save_tree(path: Path, snapshot: object) -> None:
 
 
 def load_tree(path: Path, template: Tree) -> Tree:
-    """A tree in the shape of `template`."""
-    return tree.filled(template, read(path, dict(tree.leaves(template))))
+    """A tree in the shape of `template`. It may have been saved when the run had fewer tasks, and room for no more."""
+    found = read(path, dict(tree.leaves(template)), grow=True)
+    return tree.extended(tree.filled(template, found), template)
 
 
 def _opened(path: Path) -> Any:
