@@ -16,7 +16,7 @@ demo: install
 	$(BIN)/posterity demo
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 check: install
 	$(BIN)/ruff format --check .

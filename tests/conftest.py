@@ -16,6 +16,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_kept))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Programs are compiled many times and run for moments: what optimising them takes is never won back.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
 # [B, N] by mistake would otherwise be a wrong number and no error.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"

@@ -205,7 +205,7 @@ def test_lane_k_lives_the_life_of_seed_k(name: str, family: str):
     together = life(name, family)
     for lane, seed in enumerate(SEEDS):
         alone = tree.lane(life(name, family, (seed,)), 0)
-        assert_close(tree.lane(together, lane), alone, 0.0 if METHODS[name].finite else 1e-4)
+        assert_close(tree.lane(together, lane), alone, 0.0 if METHODS[name].finite else 1e-3)
     first, second = (np.asarray(tree.lane(together.rows[0].action, lane)) for lane in (0, 1))
     assert (first != second).any(), "lanes differ"
 

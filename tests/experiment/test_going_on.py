@@ -16,7 +16,7 @@ from posterity.experiment.config import resolve
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.source import begin_from, open_source, starting_config
 
-GRADIENT = {"value": {"hidden": [8], "batch_size": 4}, "damping": 0.1}
+GRADIENT = {"hidden": [4], "value": {"hidden": [8], "batch_size": 4}, "damping": 0.1}
 PLANNED = {
     "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
     "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},

@@ -66,9 +66,11 @@ def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_fo
     posterity.run("pendulum-gravity", out=tmp_path / "whole", **changes)
     config = resolve("pendulum-gravity", "vblrl", "quick", changes)
     folder = RunFolder.create(tmp_path / "broken", config, "test")
-    while not iterate(config, folder).finished:
+    for iterations in (1, 4):  # before anything is fitted, and within the second task
+        assert not iterate(config, folder, iterations).finished
         folder.close()
         folder, config = RunFolder.reopen(tmp_path / "broken", "test")
+    assert iterate(config, folder, 6).finished
     folder.close()
     assert records(tmp_path / "broken") == records(tmp_path / "whole")
     sessions = json.loads((tmp_path / "broken" / "versions.json").read_text())["sessions"]
@@ -82,8 +84,8 @@ def test_a_run_killed_at_any_moment_and_resumed_leaves_the_records_of_one_never_
     tmp_path: Path, save_every: float
 ):
     """SIGKILL, again and again, each session a little longer than the last; resumed until it is done."""
-    budget = ["--tasks", "12", "--iterations", "10", "--seeds", "2", "--save-every", str(save_every)]
-    whole = unbroken(tmp_path / "whole", tasks=12, iterations=10, save_every=save_every)
+    budget = ["--tasks", "6", "--iterations", "10", "--seeds", "2", "--save-every", str(save_every)]
+    whole = unbroken(tmp_path / "whole", tasks=6, iterations=10, save_every=save_every)
     path = tmp_path / "killed"
     command = [sys.executable, "-m", "posterity", "run", "item-search", *budget, "--out", str(path)]
     killed, life, code, said = 0, 0.3, None, ""
@@ -138,9 +140,9 @@ def test_a_run_writes_what_is_needed_to_trust_it(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_terminate_stop_cleanly_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
-    whole = unbroken(tmp_path / "whole", tasks=15, iterations=10)
+    whole = unbroken(tmp_path / "whole", tasks=5, iterations=10)
     path = tmp_path / "stopped"
-    budget = ["--tasks", "15", "--iterations", "10", "--seeds", "2", "--out", str(path)]
+    budget = ["--tasks", "5", "--iterations", "10", "--seeds", "2", "--out", str(path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "posterity", "run", "item-search", *budget], stdout=subprocess.PIPE, text=True
     )

@@ -42,8 +42,9 @@ def test_every_method_runs_on_kinds_of_tasks_in_turn_and_success_is_on_record(me
     assert solved(run) is not None
     names = [json.loads(line) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
     assert [line["name"] for line in names if line["kind"] == "task"] == ["reach", "push"]
-    lines = evaluate(tmp_path / "run", Plan(scores=("train",), episodes=1), lambda *_: None)
-    assert [line["success"] for line in lines] == [False] * 2, "nothing is reached in ten steps"
+    if method in ("npg", "vblrl"):  # one of each kind: what evaluation asks of a method, all keep (test_contract)
+        lines = evaluate(tmp_path / "run", Plan(scores=("train",), episodes=1), lambda *_: None)
+        assert [line["success"] for line in lines] == [False] * 2, "nothing is reached in ten steps"
 
 
 def test_a_family_that_does_not_tell_has_no_success_on_record(tmp_path: Path):
