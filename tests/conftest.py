@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import importlib.metadata
 import json
 import os
 import tempfile
@@ -18,6 +19,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Programs are compiled many times and run for moments: what optimising them takes is never won back.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if importlib.metadata.version("jaxlib").startswith("0.10."):  # elsewhere the flag may be unknown, which ends a process
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 # Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
 # [B, N] by mistake would otherwise be a wrong number and no error.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"

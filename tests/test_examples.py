@@ -4,11 +4,14 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import posterity
 from posterity.cli import main
+from posterity.errors import UserError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SMALL_PLANS = "--planner.horizon 4 --planner.candidates 12 --planner.elites 3 --planner.particles 2"
@@ -130,3 +133,46 @@ def test_every_example_says_how_to_run_it(path: Path):
     assert re.search(
         rf"^    (posterity run .*{path.stem}(\.py)?:|python examples/{path.stem}\.py)", docstring, flags=re.MULTILINE
     )
+
+
+def skeleton() -> str:
+    """The smallest method, as the page on methods has it."""
+    page = (EXAMPLES.parent / "docs" / "adding-a-method.md").read_text()
+    return page.partition("## The smallest method")[2].partition("```python\n")[2].partition("```")[0]
+
+
+TINY = "--tasks 2 --iterations 1 --steps-per-iteration 5 --seeds 2"
+
+
+def test_the_smallest_method_of_the_docs_runs_and_is_evaluated(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(skeleton())
+    records = run(tmp_path / "run", f"pendulum-gravity --method {tmp_path / 'mine.py'}:RandomPlay {TINY}")
+    assert all(np.isfinite(line["mean_reward"]) for line in records if line["kind"] == "iteration")
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1", "--scores", "train"]) == 0
+
+
+def test_a_method_can_be_handed_over_as_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from own_method import RandomSearch  # pyright: ignore[reportMissingImports]
+
+    budget: dict[str, Any] = {"tasks": 1, "iterations": 1, "steps_per_iteration": 5}
+    posterity.run("pendulum-gravity", method=RandomSearch, out=tmp_path / "run", **budget)
+    assert 'method = "own_method:RandomSearch"' in (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(UserError, match="not the class Path"):
+        posterity.run("pendulum-gravity", method=Path, out=tmp_path / "other", **budget)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ('state, {"mean_reward"', 'None and {"mean_reward"', "update has to return two things"),
+        (".mean(axis=1)}", ".mean()}", "'mean_reward' of shape ()"),
+        ("for key in keys])", "for key in keys])[:, 0]", "actions of shape (2,); one for each lane is due, (2, 1)"),
+    ],
+)
+def test_a_method_that_breaks_the_contract_ends_in_one_line(tmp_path: Path, capfd, right: str, wrong: str, said: str):
+    assert right in skeleton()
+    (tmp_path / "mine.py").write_text(skeleton().replace(right, wrong))
+    args = f"pendulum-gravity --method {tmp_path / 'mine.py'}:RandomPlay {TINY} --out {tmp_path / 'run'}"
+    assert main(["run", *args.split()]) != 0
+    assert said in " ".join(capfd.readouterr().err.split())

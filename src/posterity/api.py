@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from posterity.agents import method_name
 from posterity.agents.base import SCORES, Score
 from posterity.experiment.config import checked, merged, resolve
 from posterity.experiment.evaluate import Plan
@@ -32,17 +33,19 @@ def run(
     family: str | Family | type[Family],
     *,
     out: str | Path,
-    method: str | None = None,
+    method: str | type[object] | None = None,
     preset: str | None = None,
     source: str | Path | None = None,
     **changes: Any,
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
 
+    `method` is a name, such as "vblrl" or "my_method.py:Class", or a subclass of `Agent`.
     `family` is a name, such as "hopper-gravity" or "my_family.py:family", or a family of one's own itself: an object
     (`Family.from_gymnasium`) or a subclass of `Family`. `source` is the folder of a run to go on from: its agent, with
     what it has learned, meets the tasks of this one.
     """
+    method = None if method is None else method_name(method)
     if source is None:
         config, other = resolve(family, method, preset or "quick", changes), None
     else:

@@ -53,6 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "value": {"enabled": True, "gradient_steps": 3},
         "task_min_transitions": 10,
         "world_iterations": 1,
+        "latent": {"transitions": 8},  # for the method that has one
     },
     "NpgSettings": GRADIENT,
     "EwcSettings": GRADIENT | {"hidden": (4,)},
@@ -201,10 +202,14 @@ def test_the_same_seeds_live_the_same_life_whatever_the_agent_did_before(name: s
 
 @EVERY
 def test_lane_k_lives_the_life_of_seed_k(name: str, family: str):
-    """To float tolerance in JAX: a batched product may round in another order than a single one."""
-    together = life(name, family)
+    """To float tolerance in JAX: a batched product may round in another order than a single one.
+
+    With a latent, in the first iteration: a Metropolis step that a rounding turns leads to another life.
+    """
+    iterations = 1 if name == "hip-mdp" else len(PLACES)
+    together = life(name, family, SEEDS, iterations)
     for lane, seed in enumerate(SEEDS):
-        alone = tree.lane(life(name, family, (seed,)), 0)
+        alone = tree.lane(life(name, family, (seed,), iterations), 0)
         assert_close(tree.lane(together, lane), alone, 0.0 if METHODS[name].finite else 1e-3)
     first, second = (np.asarray(tree.lane(together.rows[0].action, lane)) for lane in (0, 1))
     assert (first != second).any(), "lanes differ"

@@ -26,7 +26,7 @@ PLANNED = {
 }
 AGENT: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("vblrl", "single-task", "pooled"), PLANNED),
-    "hip-mdp": {**PLANNED, "latent": {"size": 2}},
+    "hip-mdp": {**PLANNED, "latent": {"size": 2, "transitions": 8}},
     "npg": GRADIENT,
     "ewc": GRADIENT,
     "lpg-ftw": GRADIENT | {"columns": 2},

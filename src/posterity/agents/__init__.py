@@ -1,15 +1,17 @@
 """The methods by name. A method is imported only when it is asked for.
 
-A method of one's own is named `module:Class`, where the class is a subclass of `posterity.agents.base.Agent`.
+A method of one's own is named `FILE.py:Class` or `module:Class`; the class is a subclass of
+`posterity.agents.base.Agent`.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple, cast
 
 from posterity.agents.base import Agent
-from posterity.errors import unknown
-from posterity.plugins import load_class
+from posterity.errors import UserError, unknown
+from posterity.plugins import kind, load_class
 from posterity.settings import Settings
 from posterity.types import Budget, Facts, FiniteSpec, Spec
 
@@ -65,11 +67,23 @@ METHODS = {
 }
 
 
+def method_name(method: str | type[object]) -> str:
+    """The name of a method, from what was typed or from a class of one's own."""
+    if isinstance(method, str):
+        return method
+    if not (isinstance(method, type) and issubclass(method, Agent)):
+        raise UserError(f"A method is a name or a subclass of posterity.agents.base.Agent, and not {kind(method)}")
+    place = method.__module__
+    if place == "__main__" and (file := vars(sys.modules[place]).get("__file__")):
+        place = str(file)
+    return f"{place}:{method.__qualname__}"
+
+
 def method(name: str) -> Method:
     """The method called `name`, or the one of one's own behind `module:Class`."""
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
         raise unknown("method", name, METHODS)
-    kind = Method("", name, {}, False).agent_type()
-    return Method(kind.summary, name, {}, kind.finite)
+    found = Method("", name, {}, False).agent_type()
+    return Method(found.summary, name, {}, found.finite)

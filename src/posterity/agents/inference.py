@@ -102,7 +102,8 @@ class TaskInference:
             units.targets(rows.obs, rows.reward, rows.next_obs),
             jnp.broadcast_to(share, (self.settings.transitions,)),
         )
-        return self._infer(key, world, tasks, evidence, before)
+        own = self._of_task(jax.random.fold_in(key, 2), world, tasks)  # as the fit has it: a good place to begin from
+        return self._infer(key, world, tasks, evidence, jnp.concatenate([before, own], axis=1))
 
     def _infer(
         self, key: jax.Array, world: Posterior, tasks: jax.Array, evidence: Evidence, before: jax.Array

@@ -1,4 +1,4 @@
-"""`posterity bench planner | fit | env | run | control`: how fast this machine is."""
+"""`posterity bench SUBJECT`: how fast this machine is, and what the doubt of a model is worth."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ SUBJECTS = {
     "fit": "microseconds a gradient step",
     "env": "environment steps a second, and microseconds for a step of all lanes",
     "control": "latency of a controller at 50 and 100 Hz, and its return against its budget of time",
+    "uncertainty": "error, coverage and doubt of each kind of posterior: with data, out of distribution, in a new task",
     "run": "seconds an iteration of the whole loop, and what a whole run would take",
 }
 
@@ -46,7 +47,7 @@ def bench(args: Sequence[str]) -> int:
     """One of the subjects."""
     if not args or args[0] in ("-h", "--help"):
         print("usage: posterity bench SUBJECT [options]    posterity bench SUBJECT --help\n")
-        print("\n".join(f"  {name:<8} {what}" for name, what in SUBJECTS.items()))
+        print("\n".join(f"  {name:<11} {what}" for name, what in SUBJECTS.items()))
         return 0
     subject = args[0]
     if subject not in SUBJECTS:
@@ -72,6 +73,10 @@ def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
     if subject == "run":
         return measure.bench_run(resolve(asked.family, None, asked.preset, {"seeds": lanes}), asked.iterations)
     config = resolve(asked.family, None, asked.preset, {"tasks": 1, "iterations": 2, "seeds": lanes})
+    if subject == "uncertainty":
+        from posterity.experiment.uncertainty import bench_uncertainty
+
+        return bench_uncertainty(config)
     subjects: dict[str, Callable[[RunConfig], list[Record]]] = {
         "planner": measure.bench_planner,
         "fit": measure.bench_fit,
@@ -92,4 +97,4 @@ def _control(asked: BenchArgs) -> list[Record]:
 
 
 def _rounded(facts: Record) -> Record:
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()}
+    return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in facts.items()}

@@ -57,7 +57,8 @@ def collect(
         if before_step is not None:
             before_step(step)
         state, actions = agent.act([key.fold("step", step, "act") for key in keys], state, obs, first)
-        _check_actions(actions, len(envs))
+        if step == 0:
+            _check_actions(actions, envs)
         stepped = advance_all(envs, lanes, actions, prestep)
         row = _transition(obs, actions, stepped)
         state = agent.observe([key.fold("step", step, "observe") for key in keys], state, row)
@@ -91,9 +92,11 @@ def _transition(obs: HostArray, actions: HostArray, stepped: Sequence[Stepped]) 
     )
 
 
-def _check_actions(actions: HostArray, lanes: int) -> None:
-    if len(actions) != lanes:
-        raise ValueError(f"the agent gave {len(actions)} actions for {lanes} lanes")
+def _check_actions(actions: object, envs: Sequence[Env]) -> None:
+    """Whether a method acts in every lane, and in the form of the environment's actions."""
+    shape, due = np.shape(np.asarray(actions)), (len(envs), *(envs[0].action_space.shape or ()))
+    if shape != due:
+        raise UserError(f"The method's act gave actions of shape {shape}; one for each lane is due, {due} in all")
 
 
 class Successes:

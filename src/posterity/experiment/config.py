@@ -37,7 +37,7 @@ class RunConfig(Settings):
     """One run. `agent` and `env` are of the classes that the method and the family name."""
 
     family: str = argument(..., "The family of tasks to learn; one of your own as FILE.py:NAME or module:NAME.")
-    method: str = setting("blrl", "The learner, or module:Class for one of your own; `posterity methods` lists them.")
+    method: str = setting("blrl", "The learner, or FILE.py:Class for one of your own; `posterity methods` lists them.")
     preset: str = setting(
         "quick", "The settings to start from: quick (minutes), paper, best; `posterity presets` lists them."
     )

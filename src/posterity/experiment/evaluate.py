@@ -87,7 +87,9 @@ def evaluate(
     plan.check()
     config, folder = read_config(path), RunFolder(path)
     if not config.snapshots:
-        raise UserError(f"{path} has no snapshots to evaluate; run it with --snapshots")
+        raise UserError(
+            f"{path} has no snapshots to evaluate: its preset or settings save none. Run it again with --snapshots"
+        )
     if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
         raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
     position = folder.position()

@@ -39,6 +39,7 @@ class Scores(NamedTuple):
     tasks: int  # finished when it was evaluated
     world_reward: FloatArray  # [L, K] share of rewards that the world model predicted; NaN where there was no choice
     success: FloatArray  # [L, K] share of episodes that were solved; NaN where the family does not tell
+    episodes: tuple[int, ...]  # of a task; several numbers where seeds or tasks were played differently often
 
 
 class Run(NamedTuple):
@@ -320,7 +321,8 @@ def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
     means = {
         name: np.where(counts[name] > 0, total / np.maximum(counts[name], 1), np.nan) for name, total in sums.items()
     }
-    return Scores(means["return"], done, means["world_reward"], means["success"])
+    played = tuple(int(count) for count in np.unique(counts["return"]) if count)
+    return Scores(means["return"], done, means["world_reward"], means["success"], played)
 
 
 def _of(lines: Iterable[Record], name: str) -> list[Any]:

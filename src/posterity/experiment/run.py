@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -105,7 +105,8 @@ def lifelong(
                         steps = config.steps_per_iteration
                         run.state, met = collect(agent, keys, run.state, envs, steps, prestep, before_step)
                         before_step(steps)  # learning may take longer than many steps
-                        run.state, info = agent.update([key.fold("learn") for key in keys], run.state, met.rows)
+                        learned = agent.update([key.fold("learn") for key in keys], run.state, met.rows)
+                        run.state, info = _checked(learned, len(keys))
                         run.end_iteration(task, iteration, met, info)
                         progress.advance(float(np.mean([np.mean(returns) for returns in met.returns])))
                         run.maybe_save()
@@ -114,6 +115,19 @@ def lifelong(
         return Outcome(folder.path, False, str(stop))
     run.save()
     return Outcome(folder.path, True, "")
+
+
+def _checked(learned: object, lanes: int) -> tuple[object, Info]:
+    """What `update` of a method of one's own returned, if it is a state and numbers of all lanes."""
+    if not (isinstance(learned, tuple) and len(learned) == 2 and isinstance(learned[1], Mapping)):  # pyright: ignore[reportUnknownArgumentType]
+        raise UserError("The method's update has to return two things: its state, and numbers for the record by name")
+    state, info = cast(tuple[object, Info], learned)
+    for name, values in info.items():
+        if np.shape(values)[:1] != (lanes,):
+            raise UserError(
+                f"The method's update gave '{name}' of shape {np.shape(values)}; [{lanes}] is due, for {lanes} lanes"
+            )
+    return state, info
 
 
 def drawn(family: Family, key: Key, count: int) -> list[Task]:

@@ -6,12 +6,15 @@
 
 Weights of the network are held, so a handful of transitions tell what the task is (results/notes, latent study). It is
 Monte Carlo, since what is left open need not be one bump: a goal may lie anywhere nobody has looked yet. Draws of p(z)
-are weighted by the likelihood and resampled, then moved by Metropolis steps along differences of two other draws
-(differential evolution, ter Braak 2006), whose length follows the spread that is left.
+are led to the posterior in stages (Del Moral et al. 2006): each weighs the likelihood as heavily as half of the draws
+can bear, resamples them and moves them by a Metropolis step along the difference of two others (differential evolution,
+ter Braak 2006), whose length follows the spread that is left.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -24,7 +27,8 @@ from posterity.models.posterior import Latents
 from posterity.settings import Settings, setting
 
 DRAWS = 64  # hypotheses about a task, for each member of the ensemble
-MOVES = 10  # Metropolis steps of these whenever they are updated
+STAGES = 6  # from the prior to the posterior, whenever they are updated
+MOVES = 4  # Metropolis steps after these
 EVERY = 8  # steps between two updates while a task is new
 BANDWIDTH = 0.3  # how far a new task may lie from one that is known, in deviations of the first prior
 JITTER = 0.01  # of a Metropolis step
@@ -35,6 +39,14 @@ class LatentSettings(Settings):
 
     size: int = setting(0, "Dimensions of the latent; 0: one network for all tasks, as in the paper.", ge=0)
     transitions: int = setting(256, "Transitions of a task that its latent is inferred from, at most.", ge=1)
+
+
+class Population(NamedTuple):
+    """Draws of p(z) p(evidence | z)^power."""
+
+    latents: jax.Array  # [M, Z]
+    fitted: jax.Array  # [M] their log-likelihood
+    power: jax.Array  # []
 
 
 class Evidence(NamedTuple):
@@ -85,32 +97,83 @@ def infer(
     before: jax.Array | None = None,
 ) -> jax.Array:
     """[M, Z] draws of p(z | evidence) for one member. `before` [M, Z]: hypotheses to begin with beside the prior's."""
-    draw_key, choice_key, move_key = jax.random.split(key, 3)
+    draw_key, stage_key, choice_key, move_key = jax.random.split(key, 4)
     start = prior_draws(draw_key, known, tasks, DRAWS)
     if before is not None:
         start = jnp.concatenate([start, before])
 
     def fit(latents: jax.Array) -> jax.Array:
-        return jax.vmap(lambda one: log_likelihood(weights, one, evidence, network))(latents)
+        told = jax.vmap(lambda one: log_likelihood(weights, one, evidence, network))(latents)
+        return jnp.where(jnp.isfinite(told), told, -jnp.inf)
 
+    def prior(one: jax.Array) -> jax.Array:
+        return log_prior(one, known, tasks)
+
+    def stage(now: Population, given: tuple[jax.Array, jax.Array]) -> tuple[Population, jax.Array]:
+        k, last = given
+        choice_key, move_key = jax.random.split(k)
+        power = jnp.where(last, 1.0, _next_power(now))
+        gained = (power - now.power) * now.fitted
+        chosen = _resample(choice_key, gained)
+        led = _moved(move_key, Population(now.latents[chosen], now.fitted[chosen], power), fit, prior)
+        return led, jax.nn.logsumexp(gained) - math.log(gained.shape[0])
+
+    given = jax.random.split(stage_key, STAGES), jnp.arange(STAGES) == STAGES - 1
+    fresh = Population(start[:DRAWS], fit(start[:DRAWS]), jnp.float32(0.0))
+    led, evidences = jax.lax.scan(stage, fresh, given)
+
+    # Those that were led there, beside those that are good as they are: a mode that was found once is not lost again.
     fitted = fit(start)
-    fitted = jnp.where(jnp.isfinite(fitted), fitted, -jnp.inf)
-    chosen = jax.random.categorical(choice_key, fitted, shape=(DRAWS,))
-    density = fitted[chosen] + jax.vmap(lambda one: log_prior(one, known, tasks))(start[chosen])
+    weight = jnp.concatenate([jnp.full(DRAWS, evidences.sum() - math.log(DRAWS)), fitted - math.log(len(start))])
+    both = jnp.concatenate([led.latents, start]), jnp.concatenate([led.fitted, fitted])
+    chosen = _resample(choice_key, weight)
+    found = Population(both[0][chosen], both[1][chosen], jnp.float32(1.0))
+    found, _ = jax.lax.scan(lambda now, k: (_moved(k, now, fit, prior), None), found, jax.random.split(move_key, MOVES))
+    return found.latents
 
-    def move(now: tuple[jax.Array, jax.Array], k: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
-        latents, old = now
-        pair_key, jitter_key, accept_key = jax.random.split(k, 3)
-        first, second = jax.random.randint(pair_key, (2, DRAWS), 0, DRAWS)
-        length = 1.2 / (2.0 * latents.shape[-1]) ** 0.5  # half of what is best where all is Gaussian
-        proposed = latents + length * (latents[first] - latents[second])
-        proposed += JITTER * jax.random.normal(jitter_key, latents.shape)
-        new = fit(proposed) + jax.vmap(lambda one: log_prior(one, known, tasks))(proposed)
-        taken = jnp.log(jax.random.uniform(accept_key, old.shape)) < new - old
-        return (jnp.where(taken[:, None], proposed, latents), jnp.where(taken, new, old)), None
 
-    (latents, _), _ = jax.lax.scan(move, (start[chosen], density), jax.random.split(move_key, MOVES))
-    return latents
+def _next_power(now: Population) -> jax.Array:
+    """The power of the likelihood at which half of the draws still count: bisection on a logarithmic scale."""
+
+    def count(power: jax.Array) -> jax.Array:
+        share = jax.nn.softmax((power - now.power) * now.fitted)
+        return 1.0 / (share**2).sum()
+
+    def halved(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = jnp.sqrt(low * high)
+        enough = count(now.power + middle) > 0.5 * now.fitted.shape[0]
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    low, _ = jax.lax.fori_loop(0, 20, halved, (jnp.float32(1e-9), 1.0 - now.power + 1e-9))
+    return jnp.minimum(now.power + low, 1.0)
+
+
+def _resample(key: jax.Array, weight: jax.Array) -> jax.Array:
+    """Systematically: each draw as often as its share of `DRAWS` says, up or down by one. Weights are logarithms."""
+    shares = jax.nn.softmax(weight)
+    places = (jnp.arange(DRAWS) + jax.random.uniform(key)) / DRAWS
+    return jnp.minimum(jnp.searchsorted(jnp.cumsum(shares), places), shares.shape[0] - 1)
+
+
+def _moved(
+    key: jax.Array,
+    now: Population,
+    fit: Callable[[jax.Array], jax.Array],
+    prior: Callable[[jax.Array], jax.Array],
+) -> Population:
+    """A Metropolis step of every draw along the difference of two others."""
+    pair_key, jitter_key, accept_key = jax.random.split(key, 3)
+    latents, fitted, power = now
+    count = latents.shape[0]
+    first, second = jax.random.randint(pair_key, (2, count), 0, count)
+    length = 1.2 / (2.0 * latents.shape[-1]) ** 0.5  # half of what is best where all is Gaussian
+    proposed = latents + length * (latents[first] - latents[second])
+    proposed += JITTER * jax.random.normal(jitter_key, latents.shape)
+    new = fit(proposed)
+    gain = power * (new - fitted) + jax.vmap(prior)(proposed) - jax.vmap(prior)(latents)
+    taken = jnp.log(jax.random.uniform(accept_key, fitted.shape)) < gain
+    return Population(jnp.where(taken[:, None], proposed, latents), jnp.where(taken, new, fitted), power)
 
 
 def remembered(latents: jax.Array, known: Latents, task: jax.Array) -> Latents:

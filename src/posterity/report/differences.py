@@ -136,7 +136,7 @@ def sheets(found: Sequence[Difference]) -> list[Sheet]:
         mine = [each for each in found if (id(each.run), id(each.against)) == (left, right)]
         rows = [(_label(each.score), _how(each), _tasks(each), str(each.value)) for each in mine]
         title = f"{names[left]} minus {names[right]}"
-        notes = ("± 95 % interval over seeds", *_caveats(one.run, one.against))
+        notes = (_over(mine), *_caveats(one.run, one.against))
         made.append(Sheet(title, ("score", "how", "tasks", "difference"), rows, notes, words=3))
     inside = [each for each in found if each.run is each.against]
     if inside:
@@ -146,8 +146,12 @@ def sheets(found: Sequence[Difference]) -> list[Sheet]:
             for scores, each in zip(what, inside, strict=True)
         ]
         columns = ("run", "scores", "how", "tasks", "difference")
-        made.append(Sheet("Going back, within each run", columns, rows, ("± 95 % interval over seeds",), words=4))
+        made.append(Sheet("Going back, within each run", columns, rows, (_over(inside),), words=4))
     return made
+
+
+def _over(found: Sequence[Difference]) -> str:
+    return f"± 95 % interval over {' or '.join(sorted({each.value.over for each in found}))}"
 
 
 def _label(score: str) -> str:

@@ -50,6 +50,7 @@ def _pool(runs: Sequence[Run]) -> Run:
             count,
             merged(count, lambda run, name=name: run.scores[name].world_reward),
             merged(count, lambda run, name=name: run.scores[name].success),
+            tuple(sorted({times for run in runs for times in run.scores[name].episodes})),
         )
         for name, count in counts.items()
     }

@@ -99,7 +99,7 @@ def sheet(runs: Sequence[Run], view: View = EVERYTHING) -> Sheet | None:
 
 
 def _caveats(rows: Sequence[tuple[Run, Mapping[str, Scores]]], labels: Sequence[str]) -> list[str]:
-    """What the columns do not say: another way of playing Back than the paper's, and scores that are out of date."""
+    """What the columns do not say: Back by another way than the paper's, numbers of episodes, what is out of date."""
     notes = [
         f"Back of {label} is by {run.back.removeprefix('back-')}"
         for label, (run, parts) in zip(labels, rows, strict=True)
@@ -108,6 +108,9 @@ def _caveats(rows: Sequence[tuple[Run, Mapping[str, Scores]]], labels: Sequence[
     late = sorted(
         f"{head(name)} of {run.path.name}" for run, parts in rows for name in parts if _outdated(run, parts[name])
     )
+    played = sorted({count for _, parts in rows for part in parts.values() for count in part.episodes})
+    if len(played) > 1:
+        notes.append(f"Tasks were played {', '.join(map(str, played[:-1]))} or {played[-1]} times")
     return [*notes, *([f"Evaluated before the run went on: {', '.join(late)}"] if late else [])]
 
 
