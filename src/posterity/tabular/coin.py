@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, expit, gammaln, xlog1py, xlogy
 
 from posterity.errors import UserError, unknown
-from posterity.tabular.dirichlet import log_gammas, normalised
+from posterity.tabular.sampling import log_gammas, normalised
 from posterity.tabular.radius import SEED, checked_rows
 from posterity.types import FloatArray
 
