@@ -16,7 +16,7 @@ Departures. Ties between actions are broken at random: if none of the K samples 
 alike, and one fixed choice among them could repeat for ever. The world posterior also takes in a finished task's steps
 since its last pair became known. BOSS never updates the world posterior.
 
-A large table of counts is not copied at every step: steps are noted down and entered when a plan is due.
+The table of counts is not copied at every step: steps are noted down, and entered when a plan is due.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from posterity.tabular.explorers import EXPLORERS, Moment, Name, Planning
 from posterity.tabular.layout import HiddenLayout, Places
 from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, HostArray, IntArray, Key, Transition
 
-SMALL, NOTES = 20_000, 64  # numbers in a table that is copied at every step; steps noted down for a larger one
+NOTES = 64  # steps that are noted down before they are entered
 
 
 class BlrlSettings(Settings):
     """What BLRL and BOSS can be told."""
 
     explorer: Name = setting(
-        "boss", "How to act on the posterior: boss (the paper's merged MDP), psrl, beb, certainty, bamcp or path."
+        "boss", "How to act on the posterior: boss (the paper's merged MDP), psrl, beb, certainty, bamcp, voi or path."
     )
     transfer: bool = setting(True, "Let the world posterior learn; false: every task begins with the same prior.")
     models: int = setting(5, "K: models sampled from the posterior and merged (paper: 5).", ge=1)
@@ -137,8 +137,6 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
         shown = spec if settings.structure else spec._replace(layout=None)
         self.explorer = EXPLORERS[settings.explorer](shown, planning)
         self.task_only = not self.transfer or settings.unknown == "task"
-        outcomes = spec.states if spec.successors is None else spec.successors.shape[2]
-        self.notes = 1 if spec.states * spec.actions * outcomes <= SMALL or spec.layout is not None else NOTES
 
     # The contract: every lane by itself --------------------------------------------------------------------------
 
@@ -168,15 +166,33 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
     def observe(self, keys: Keys, state: BlrlState, step: Transition) -> BlrlState:
         """Count, update the task posterior, and when the pair becomes known the world posterior."""
         ended = np.asarray(step.terminated) | np.asarray(step.truncated)
-        state = state._replace(age=state.age + 1, elapsed=np.where(ended, 0, state.elapsed + 1))
-        return each_lane(self._observe, keys, state, step)
+        notes, lanes = state.notes, np.arange(len(keys))
+        columns = [column.copy() for column in notes[:4]]
+        for column, part in zip(columns, step[:4], strict=True):
+            column[lanes, notes.count] = part
+        obs, action = np.asarray(step.obs), np.asarray(step.action)
+        noted = np.arange(NOTES) <= np.asarray(notes.count)[:, None]
+        same = noted & (columns[0] == obs[:, None]) & (columns[1] == action[:, None])
+        due = self.explorer.due(state.visits[lanes, obs, action] + same.sum(axis=1))
+        count = notes.count + 1
+        state = state._replace(
+            notes=Notes(*columns, count),
+            resample=state.resample | due,
+            age=state.age + 1,
+            elapsed=np.where(ended, 0, state.elapsed + 1),
+        )
+        pooled = due & (not self.task_only)
+        return each_lane(self._learned, keys, state, pooled) if (pooled | (count == NOTES)).any() else state
 
     def update(self, keys: Keys, state: BlrlState, rows: Transition) -> tuple[BlrlState, Info]:
         """Nothing left to learn between iterations: every step was learned from when it happened."""
-        if np.any(state.notes.count):
-            state = each_lane(self._entered, keys, state)
+        state = self.entered(keys, state)
         known = (state.visits >= self.settings.known).sum(axis=(1, 2))
         return state, {"known_pairs": known, "resamplings": np.asarray(state.resamplings)}
+
+    def entered(self, keys: Keys, state: BlrlState) -> BlrlState:
+        """The same state with all that is noted down entered into the tables."""
+        return each_lane(self._entered, keys, state) if np.any(state.notes.count) else state
 
     def snapshot(self, keys: Keys, state: BlrlState) -> BlrlSnapshot:
         """The policy that the next step would follow."""
@@ -195,7 +211,7 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
         return BlrlState(
             world=world,
             task=self.belief.begin(world),
-            notes=Notes(*(np.zeros(self.notes, kind) for kind in (int, int, float, int)), zero),
+            notes=Notes(*(np.zeros(NOTES, kind) for kind in (int, int, float, int)), zero),
             visits=np.zeros(pairs, dtype=np.int64),
             policy=np.full(pairs, 1.0 / pairs[1]),
             values=np.zeros(pairs[0]),
@@ -225,30 +241,11 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
         listed = state.agenda[state.age] if self.explorer.ahead > 1 else -1
         return state, np.int64(listed) if listed >= 0 else _drawn(generator, state.policy[obs])
 
-    def _observe(self, key: Key, state: BlrlState, step: Transition) -> BlrlState:
-        """Notes the step down; enters the notes, and pools, when that is due."""
-        notes, pair = state.notes, (int(step.obs), int(step.action))
-        if self.notes == 1:
-            visits = state.visits.copy()
-            visits[pair] += 1
-            task = self.belief.observe(state.task, Transition(*(np.asarray(part)[None] for part in step)))
-            state, seen = state._replace(visits=visits, task=task), visits[pair]
-        else:
-            count = int(notes.count)
-            columns = [column.copy() for column in notes[:4]]
-            for column, part in zip(columns, step[:4], strict=True):
-                column[count] = part
-            state = state._replace(notes=Notes(*columns, np.int64(count + 1)))
-            same = (columns[0][: count + 1] == pair[0]) & (columns[1][: count + 1] == pair[1])
-            seen = state.visits[pair] + same.sum()
-            if count + 1 == self.notes:
-                state = self._entered(key, state)
-        if not self.explorer.due(np.asarray(seen)):
-            return state
-        if not self.task_only:
+    def _learned(self, key: Key, state: BlrlState, pooled: np.bool_) -> BlrlState:
+        """Enters the notes if there is no room for more, or if the world posterior is to take in the task so far."""
+        if pooled or state.notes.count == NOTES:
             state = self._entered(key, state)
-            state = state._replace(world=self.belief.pool(state.world, state.task))
-        return state._replace(resample=np.bool_(True))
+        return state._replace(world=self.belief.pool(state.world, state.task)) if pooled else state
 
     def _entered(self, key: Key, state: BlrlState) -> BlrlState:
         """Enters what is noted down into the tables."""

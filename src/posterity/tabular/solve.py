@@ -38,6 +38,27 @@ def solve(mdp: FiniteMDP, gamma: float, tolerance: float, start: FloatArray | No
     raise ValueError(f"no solution in {ROUNDS} rounds")
 
 
+def solve_each(models: FiniteMDP, gamma: float, tolerance: float, start: FloatArray) -> FloatArray:
+    """Q[K, S, A] of K stacked processes, each solved by itself: small dense ones together, others one by one."""
+    count, states = models.reward.shape[:2]
+    if models.successor is not None or states > SMALL:
+        each = [FiniteMDP(models.probability[k], models.successor, models.reward[k], models.terminal) for k in range(count)]
+        return np.stack([solve(model, gamma, tolerance, start).action_values for model in each])
+    alive = np.where(models.terminal, 0.0, 1.0)
+    number, rows = np.arange(count)[:, None], np.arange(states)
+    values = np.broadcast_to(start, (count, states))
+    for _ in range(ROUNDS):
+        quality = models.reward + gamma * np.einsum("ksam,km->ksa", models.probability, values)
+        policy = quality.argmax(axis=2)
+        improved = alive * np.take_along_axis(quality, policy[..., None], axis=2)[..., 0]
+        if np.abs(improved - values).max() * gamma <= tolerance * (1.0 - gamma):
+            return quality
+        matrix = alive[:, None] * models.probability[number, rows, policy]
+        reward = alive * models.reward[number, rows, policy]
+        values = np.linalg.solve(np.eye(states) - gamma * matrix, reward[..., None])[..., 0]
+    raise ValueError(f"no solution in {ROUNDS} rounds")
+
+
 def _evaluated(mdp: FiniteMDP, policy: IntArray, gamma: float, values: FloatArray) -> FloatArray:
     """[S] what `policy` is worth, exactly or after some sweeps from `values`."""
     states = len(policy)

@@ -9,6 +9,7 @@ from posterity.tabular.explorers.boss import Boss
 from posterity.tabular.explorers.certainty import Certainty
 from posterity.tabular.explorers.path import Path
 from posterity.tabular.explorers.psrl import Psrl
+from posterity.tabular.explorers.voi import Voi
 
 EXPLORERS: dict[Name, type[Explorer]] = {
     "boss": Boss,
@@ -16,6 +17,7 @@ EXPLORERS: dict[Name, type[Explorer]] = {
     "beb": Beb,
     "certainty": Certainty,
     "bamcp": Bamcp,
+    "voi": Voi,
     "path": Path,
 }
 

@@ -16,7 +16,7 @@ from posterity.errors import UserError
 from posterity.tabular.mdp import FiniteMDP
 from posterity.types import BoolArray, FiniteSpec, FloatArray, IntArray
 
-Name = Literal["boss", "psrl", "beb", "certainty", "bamcp", "path"]
+Name = Literal["boss", "psrl", "beb", "certainty", "bamcp", "voi", "path"]
 
 
 class Posterior(Protocol):
