@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posterity.tabular.explorers.base import Explorer, Moment, Plan, Planning, Posterior, needs_layout
-from posterity.tabular.mdp import greedy
-from posterity.tabular.solve import solve
+from posterity.tabular.mdp import greedy, value_iteration
 from posterity.types import BoolArray, FiniteSpec, FloatArray, IntArray
 
 WIDTH = 128  # paths kept
@@ -44,7 +43,7 @@ class Path(Explorer):
         super().__init__(spec, planning)
         needs_layout(spec)
         generator = np.random.default_rng(0)  # any marks that tell states apart will do
-        self.marks = generator.integers(2**63, size=spec.states, dtype=np.uint64)
+        self.marks, self.places = generator.integers(2**63, size=(2, spec.states), dtype=np.uint64)
         self.ahead = spec.max_episode_steps
 
     @property
@@ -59,10 +58,15 @@ class Path(Explorer):
     def plan(self, generator: np.random.Generator, posterior: Posterior, moment: Moment) -> Plan:
         """The path for this episode, and the policy of the mean model for whoever asks for one."""
         chance, thing = posterior.places()
-        solution = solve(posterior.mean(), self.planning.gamma, self.planning.tolerance)
-        steps = max(1, min(moment.remaining, self.ahead))
-        agenda = self.nothing()
+        mean, gamma, tolerance = posterior.mean(), self.planning.gamma, self.planning.tolerance
+        sure = mean._replace(probability=mean.probability.round(9) // 1.0, reward=mean.reward.round(9) // 1.0)
+        sure = sure._replace(probability=np.stack([1.0 - sure.probability[..., 1], sure.probability[..., 1]], axis=-1))
+        steps, agenda = max(1, min(moment.remaining, self.ahead)), self.nothing()
+        known = value_iteration(sure, gamma, tolerance)
+        if known.values[moment.obs] > 0.0:  # something is known to lie where it can be reached
+            return Plan(greedy(known.action_values), known.values, agenda)
         agenda[:steps] = self.best_path(chance, thing, moment.obs, steps)
+        solution = value_iteration(mean, gamma, tolerance)
         return Plan(greedy(solution.action_values), solution.values, agenda)
 
     def best_path(self, chance: FloatArray, thing: IntArray, start: int, steps: int) -> IntArray:
@@ -94,8 +98,7 @@ class Path(Explorer):
         value = beam.value[origin] + found * SOONER**step
         mark = np.where(fresh, beam.mark[origin] ^ self.marks[place], beam.mark[origin])
         order = np.argsort(-value, kind="stable")
-        same = np.stack([place[order].astype(np.uint64), mark[order]], axis=1)
-        _, firsts = np.unique(same, axis=0, return_index=True)
+        _, firsts = np.unique(self.places[place[order]] ^ mark[order], return_index=True)
         kept = order[np.sort(firsts)[:WIDTH]]
         origin, place = origin[kept], place[kept]
         entered, missing, taken = beam.entered[origin], beam.missing[origin], beam.actions[origin]
