@@ -31,6 +31,7 @@ from posterity.settings import Settings, setting
 from posterity.tabular.belief import Belief, Bound
 from posterity.tabular.dirichlet import DirichletRows, Pooling
 from posterity.tabular.explorers import EXPLORERS, Moment, Name, Planning
+from posterity.tabular.kinds import DirichletKinds
 from posterity.tabular.layout import HiddenLayout, Places
 from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, HostArray, IntArray, Key, Transition
 
@@ -53,7 +54,7 @@ class BlrlSettings(Settings):
         "evidence", "How tasks become the world posterior: evidence (fit the Dirichlet) or counts (add them up)."
     )
     strength: float = setting(
-        0.3, "Weight of the prior on how alike tasks are, for pooling by evidence, in observations.", gt=0, le=1000
+        4.0, "Weight of the prior on how alike tasks are, for pooling by evidence, in observations.", gt=0, le=1000
     )
     kinds: int = setting(1, "Kinds of tasks at most; with several, the kind of a task is inferred.", ge=1, le=100)
     unknown: Literal["world", "task"] = setting(
@@ -281,7 +282,8 @@ def _belief(spec: FiniteSpec, settings: BlrlSettings, budget: Budget, transfer: 
         belief: object = HiddenLayout(spec, settings.concentration, settings.places)
     else:
         pooling = settings.pooling if transfer else "counts"
-        belief = DirichletRows(spec, budget, settings.concentration, pooling, settings.strength)
+        rows = DirichletRows(spec, budget, settings.concentration, pooling, settings.strength, settings.kinds)
+        belief = rows if settings.kinds == 1 else DirichletKinds(rows, settings.kinds)
     return cast("Belief[object, object]", belief)
 
 

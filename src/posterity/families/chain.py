@@ -57,7 +57,10 @@ class Chain(FiniteFamily):
         """What each action does unless it slips, and what the other one does if it slips."""
         states = self.spec.states
         slip: FloatArray = np.array(task.factors["slip"])[:, None]
-        ahead, back = np.eye(states)[np.minimum(np.arange(states) + 1, states - 1)], np.eye(states)[np.zeros(states, int)]
+        ahead, back = (
+            np.eye(states)[np.minimum(np.arange(states) + 1, states - 1)],
+            np.eye(states)[np.zeros(states, int)],
+        )
         paid_ahead = np.eye(3)[np.where(np.arange(states) == states - 1, 2, 0)]
         paid_back = np.broadcast_to(np.eye(3)[1], (states, 3))
         # Next state and reward of a slip go together in the classical chain; here they are drawn apart.

@@ -53,8 +53,8 @@ class RiverSwim(FiniteFamily):
         return [Task(index, f"river {index}", {"current": self._current(key, index)}) for index in range(count)]
 
     def _current(self, key: Key, index: int) -> list[list[float]]:
-        drawn = key.fold("river", index).generator().dirichlet(
-            self.settings.concentration * CURRENT, self.settings.states
+        drawn = (
+            key.fold("river", index).generator().dirichlet(self.settings.concentration * CURRENT, self.settings.states)
         )
         return np.round(drawn, 4).tolist()
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from posterity.errors import UserError
 from posterity.tabular import tails
@@ -67,7 +68,13 @@ class DirichletRows:
     """The unstructured belief: nothing is known of a finite MDP but its states, actions and reward levels."""
 
     def __init__(
-        self, spec: FiniteSpec, budget: Budget, concentration: float, pooling: Pooling, strength: float = 0.3
+        self,
+        spec: FiniteSpec,
+        budget: Budget,
+        concentration: float,
+        pooling: Pooling,
+        strength: float = 4.0,
+        kinds: int = 1,
     ) -> None:
         self.spec, self.concentration, self.strength = spec, concentration, strength
         self.pooling: Pooling = pooling
@@ -76,13 +83,13 @@ class DirichletRows:
         steps = budget.iterations * budget.steps_per_iteration
         self.bins: IntArray = tails.edges(steps) if pooling == "evidence" else np.array([0, np.iinfo(np.int32).max])
         self.level = tails.middles(self.bins)
-        self._refuse_what_does_not_fit()
+        self._refuse_what_does_not_fit(kinds)
 
-    def _refuse_what_does_not_fit(self) -> None:
+    def _refuse_what_does_not_fit(self, kinds: int) -> None:
         pairs, levels = self.spec.states * self.spec.actions, len(self.spec.levels)
         numbers = pairs * (self.outcomes + levels)
         bins = len(self.level)
-        size = 6 * 8 * numbers + 2 * 4 * (numbers + pairs) * bins  # parameters and counts; tails, and a copy of them
+        size = kinds * (6 * 8 * numbers + 2 * 4 * (numbers + pairs) * bins)  # parameters, counts; tails and their copy
         if size > MOST_BYTES:
             raise UserError(
                 f"A belief about {self.spec.states} states x {self.spec.actions} actions x {self.outcomes} next states "
@@ -165,8 +172,6 @@ class DirichletRows:
 
     def log_evidence(self, alpha: Rows, counts: Rows) -> float:
         """Log probability of a task's counts under a world with these parameters (Dirichlet-multinomial)."""
-        from scipy.special import gammaln
-
         found = 0.0
         visited = counts.reward.any(axis=-1)
         for parameters, seen in zip(alpha, counts, strict=True):

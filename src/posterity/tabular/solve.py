@@ -42,7 +42,9 @@ def solve_each(models: FiniteMDP, gamma: float, tolerance: float, start: FloatAr
     """Q[K, S, A] of K stacked processes, each solved by itself: small dense ones together, others one by one."""
     count, states = models.reward.shape[:2]
     if models.successor is not None or states > SMALL:
-        each = [FiniteMDP(models.probability[k], models.successor, models.reward[k], models.terminal) for k in range(count)]
+        each = [
+            FiniteMDP(models.probability[k], models.successor, models.reward[k], models.terminal) for k in range(count)
+        ]
         return np.stack([solve(model, gamma, tolerance, start).action_values for model in each])
     alive = np.where(models.terminal, 0.0, 1.0)
     number, rows = np.arange(count)[:, None], np.arange(states)
