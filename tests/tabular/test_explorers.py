@@ -142,7 +142,7 @@ def test_information_is_worth_what_it_would_change():
 
 
 def corridor(chance: list[float]) -> tuple[FiniteSpec, FloatArray, IntArray]:
-    """Cells in a row, the start in the middle; one thing lies in one of them with these chances. Actions: left, right."""
+    """Cells in a row; one thing lies in one of them with these chances. Actions: left, right."""
     cells = len(chance)
     ahead = np.clip(np.arange(cells)[:, None] + np.array([-1, 1]), 0, cells - 1)
     move = np.vstack([ahead, [[cells, cells]]])

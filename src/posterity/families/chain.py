@@ -1,4 +1,4 @@
-"""The chain (Strens 2000, after Dearden et al. 1998) as a family: one chain after another, each slippery in its own way.
+"""The chain (Strens 2000, after Dearden et al. 1998) as a family: one chain after another, each with its own slips.
 
 Action 0 leads one state on and pays nothing, but 1 at the end of the chain, where it stays. Action 1 leads back to the
 beginning and pays 0.2. With a hidden chance, drawn for each state of each task, an action slips: the other one happens.

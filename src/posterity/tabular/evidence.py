@@ -8,7 +8,7 @@ alike they are. Given the counts of all tasks (as tails, see tails.py) this maxi
     - strength (ln c - ln c_0)^2 / (2 SPREAD^2)                                       ln c ~ Normal(ln c_0, SPREAD^2)
     - (K - 1) / 2 ln(W(c) + c_0)                                                      m has to be learned, too
 
-W(c) = sum_i n_i (1 + c) / (n_i + c) is what the n_i counts of the tasks are worth in independent draws from m, and K the
+W(c) = sum_i n_i (1 + c) / (n_i + c) is what the n_i counts of the tasks are worth in independent draws from m, K the
 categories that were seen. The last line is the volume of what is left open of m (Laplace's approximation of integrating
 it out): without it few tasks look far more alike than they are, since m is fitted to them.
 
@@ -58,7 +58,7 @@ class Evidence(NamedTuple):
         return self._replace(tails=self.tails[chosen], total=self.total[chosen], seen=self.seen[chosen])
 
     def worth(self, whole: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """[N] W(c), slope and curvature. n / (n + c) sums over the levels j < n, each adds c / ((j + c) (j + 1 + c))."""
+        """[N] W(c), slope and curvature. n / (n + c) sums c / ((j + c) (j + 1 + c)) over the levels j < n."""
         low, high = 1.0 / (self.level + whole[:, None]), 1.0 / (self.level + 1.0 + whole[:, None])
         each = self.total * low * high
         first = -(each * (low + high)).sum(axis=1)
@@ -100,7 +100,7 @@ class Evidence(NamedTuple):
 
 
 def fit_dirichlet(problem: Evidence, start: FloatArray, tolerance: float = 1e-6) -> FloatArray:
-    """[N, M] the best parameters, from `start` [N, M] on. Rows stop by themselves, when a step gains next to nothing."""
+    """[N, M] the best parameters, from `start` [N, M] on. A row is done when a step gains next to nothing."""
     alpha = start.copy()
     open_rows = np.ones(len(alpha), dtype=bool)
     value = problem.value(alpha)

@@ -7,9 +7,9 @@ Given the counts N of the present task, kind g has the probability
 
     w_g  proportional to  weight_g  p(N | alpha_g)                                    (Dirichlet-multinomial)
 
-and the task posterior is the mixture sum_g w_g Dirichlet(alpha_g + N). A sampled model first draws its kind. When a task
-ends it is given to its most probable kind, whose parameters then learn from it by evidence. There is room for G kinds;
-as long as one is empty, a task may be the first of a new kind, whose prior is the one before any task.
+and the task posterior is the mixture sum_g w_g Dirichlet(alpha_g + N). A sampled model first draws its kind. When a
+task ends it is given to its most probable kind, whose parameters then learn from it by evidence. There is room for G
+kinds; as long as one is empty, a task may be the first of a new kind, whose prior is the one before any task.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ learned) or one category (a count is added).
 
 `places` says what is known of the N states beforehand. `each`: nothing, so that every thing has its own likely places.
 `alike`: they may be much alike, as the cells of a room are. How much is learned from all things together: given that a
-thing lies somewhere, it lies in state n with (count_n + c / N) / (count + c), and c is the one under which the counts of
-all things are most probable.
+thing lies somewhere, it lies in state n with (count_n + c / N) / (count + c), and c is the one under which the
+counts of all things are most probable.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class HiddenLayout:
         return (world.alpha if self.places == "each" else self.evened(world.alpha)) * possible
 
     def evened(self, alpha: FloatArray) -> FloatArray:
-        """Parameters in which places are as alike as all things together say. A thing is somewhere as often as before."""
+        """Parameters in which places are as alike as all things together say; none is somewhere more often."""
         counts = np.maximum(alpha[:, :-1] - self.concentration / self.layout.where.shape[1], 0.0)
         flat = EVENNESS[:, None, None] / counts.shape[1]
         found = (gammaln(counts + flat) - gammaln(flat)).sum(axis=(1, 2))
