@@ -3,8 +3,8 @@
     python results/finite/item_search.py                about five minutes on one core
 
 `oracle` knows the paper's tables: how often a room holds a kind of object, and that all its cells are alike. It
-searches by the same paths as `best` and learns nothing from task to task. `no transfer` searches by the same paths with the
-prior before any task. Each seed meets the houses that it meets in the runs of blrl and boss.
+searches by the same paths as `best` and learns nothing from task to task. `no transfer` searches by the same paths with
+the prior before any task. Each seed meets the houses that it meets in the runs of blrl and boss.
 """
 
 import csv

@@ -19,7 +19,7 @@ def belief(pooling: Pooling = "evidence") -> DirichletRows:
 def step(state: int, action: int, reward: float, following: int) -> Transition:
     """One step, which ends nothing."""
     no = np.array([False])
-    return Transition(*(np.array([part]) for part in (state, action, reward, following)), no, no)
+    return Transition(np.array([state]), np.array([action]), np.array([reward]), np.array([following]), no, no)
 
 
 def test_the_posterior_equals_counting():

@@ -69,19 +69,19 @@ class BlrlSettings(Settings):
 
 
 class Notes(NamedTuple):
-    """Steps that are not in the tables yet: the first `count` of them."""
+    """Steps that are not in the tables yet: the first `filled` rows."""
 
     obs: IntArray  # [B]
     action: IntArray  # [B]
     reward: FloatArray  # [B]
     next_obs: IntArray  # [B]
-    count: IntArray | np.int64  # []
+    filled: IntArray | np.int64  # []
 
     def steps(self, count: int) -> Transition:
-        """The first `count` of them."""
+        """The first `count` rows."""
         ended = np.zeros(count, dtype=bool)
-        parts = (self.obs, self.action, self.reward, self.next_obs)
-        return Transition(*(part[:count] for part in parts), ended, ended)
+        obs, action, reward, next_obs = (part[:count] for part in self[:4])
+        return Transition(obs, action, reward, next_obs, ended, ended)
 
 
 class BlrlState(NamedTuple):
@@ -168,16 +168,16 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
         """Count, update the task posterior, and when the pair becomes known the world posterior."""
         ended = np.asarray(step.terminated) | np.asarray(step.truncated)
         notes, lanes = state.notes, np.arange(len(keys))
-        columns = [column.copy() for column in notes[:4]]
-        for column, part in zip(columns, step[:4], strict=True):
-            column[lanes, notes.count] = part
+        noted = notes._replace(**{name: part.copy() for name, part in zip(Notes._fields, notes[:4], strict=False)})
+        for column, part in zip(noted[:4], step[:4], strict=True):
+            column[lanes, notes.filled] = part
         obs, action = np.asarray(step.obs), np.asarray(step.action)
-        noted = np.arange(NOTES) <= np.asarray(notes.count)[:, None]
-        same = noted & (columns[0] == obs[:, None]) & (columns[1] == action[:, None])
+        same = (noted.obs == obs[:, None]) & (noted.action == action[:, None])
+        same &= np.arange(NOTES) <= np.asarray(notes.filled)[:, None]
         due = self.explorer.due(state.visits[lanes, obs, action] + same.sum(axis=1))
-        count = notes.count + 1
+        count = notes.filled + 1
         state = state._replace(
-            notes=Notes(*columns, count),
+            notes=noted._replace(filled=count),
             resample=state.resample | due,
             age=state.age + 1,
             elapsed=np.where(ended, 0, state.elapsed + 1),
@@ -193,7 +193,7 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
 
     def entered(self, keys: Keys, state: BlrlState) -> BlrlState:
         """The same state with all that is noted down entered into the tables."""
-        return each_lane(self._entered, keys, state) if np.any(state.notes.count) else state
+        return each_lane(self._entered, keys, state) if np.any(state.notes.filled) else state
 
     def snapshot(self, keys: Keys, state: BlrlState) -> BlrlSnapshot:
         """The policy that the next step would follow."""
@@ -208,11 +208,11 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
     def _init(self, key: Key) -> BlrlState:
         pairs = (self.spec.states, self.spec.actions)
         world = self.belief.prior()
-        zero = np.int64(0)
+        zero, nothing = np.int64(0), np.zeros(NOTES, dtype=np.int64)
         return BlrlState(
             world=world,
             task=self.belief.begin(world),
-            notes=Notes(*(np.zeros(NOTES, kind) for kind in (int, int, float, int)), zero),
+            notes=Notes(nothing, nothing, np.zeros(NOTES), nothing, zero),
             visits=np.zeros(pairs, dtype=np.int64),
             policy=np.full(pairs, 1.0 / pairs[1]),
             values=np.zeros(pairs[0]),
@@ -244,20 +244,20 @@ class Blrl(Agent[BlrlState, BlrlSnapshot]):
 
     def _learned(self, key: Key, state: BlrlState, pooled: np.bool_) -> BlrlState:
         """Enters the notes if there is no room for more, or if the world posterior is to take in the task so far."""
-        if pooled or state.notes.count == NOTES:
+        if pooled or state.notes.filled == NOTES:
             state = self._entered(key, state)
         return state._replace(world=self.belief.pool(state.world, state.task)) if pooled else state
 
     def _entered(self, key: Key, state: BlrlState) -> BlrlState:
         """Enters what is noted down into the tables."""
-        count = int(state.notes.count)
+        count = int(state.notes.filled)
         if count == 0:
             return state
         steps = state.notes.steps(count)
         visits = state.visits.copy()
         np.add.at(visits, (steps.obs, steps.action), 1)
         task = self.belief.observe(state.task, steps)
-        return state._replace(visits=visits, task=task, notes=state.notes._replace(count=np.int64(0)))
+        return state._replace(visits=visits, task=task, notes=state.notes._replace(filled=np.int64(0)))
 
     def _planned(self, generator: np.random.Generator, state: BlrlState, obs: int) -> BlrlState:
         """With a plan made now."""

@@ -111,7 +111,7 @@ class DirichletKinds:
     def mean(self, worlds: Worlds, task: KindsTask, known: BoolArray) -> FiniteMDP:
         """The mean over kinds of their mean processes."""
         shares, all_known = self.probabilities(task), np.ones_like(known)
-        likely = np.flatnonzero(shares > 1e-6)
+        likely = np.flatnonzero(shares > 1e-6).tolist()
         parts = [self.rows.mean(tree.lane(worlds.each, kind), self._of(task, kind), all_known) for kind in likely]
         weight = shares[likely] / shares[likely].sum()
         return parts[0]._replace(

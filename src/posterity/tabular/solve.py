@@ -16,7 +16,7 @@ from posterity.tabular.mdp import FiniteMDP, Solution, action_values
 from posterity.types import FloatArray, IntArray
 
 SMALL = 150  # states up to which policies are evaluated by one linear solve
-SWEEPS = 40  # of evaluation between two improvements
+SWEEPS = 10  # of evaluation between two improvements
 ROUNDS = 10_000
 
 

@@ -70,10 +70,10 @@ class Explorer(ABC):
     """Makes plans. It remembers nothing: the state of the learner is all there is."""
 
     each_episode: ClassVar[bool] = True  # a plan is due when an episode begins
-    ahead: ClassVar[int] = 1  # T, length of the agenda
 
     def __init__(self, spec: FiniteSpec, planning: Planning) -> None:
         self.spec, self.planning = spec, planning
+        self.ahead = 1  # T, length of the agenda
 
     @property
     def lasts(self) -> int:
