@@ -93,9 +93,13 @@ def main(chosen: list[str]) -> None:
     for family in ("river-swim", "chain"):
         if family in chosen:
             compared(family, family, WAYS, 5, worlds=(0,), seeds=5, env={}, tasks=12)
+    if "kinds" in chosen:
+        ways = {"best, one kind": {}, "best, up to 6 kinds": {"kinds": 6}, "best, no transfer": {"transfer": False}}
+        env = {"concentration": 20, "kinds": 3}
+        compared("random-mdp of 3 kinds", "random-mdp", ways, 9, worlds=(21, 22), seeds=3, env=env, tasks=18)
     if "bamcp" in chosen:
         compared("river-swim, short", "river-swim", SLOW, 3, worlds=(0,), seeds=3, env={}, tasks=6, iterations=6)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["river-swim", "chain", *(f"random-mdp-{n}" for n in (20, 5, 1, 2)), "bamcp"])
+    main(sys.argv[1:] or ["river-swim", "chain", *(f"random-mdp-{n}" for n in (20, 5, 1, 2)), "kinds", "bamcp"])
