@@ -23,7 +23,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Every record and figure about finite MDPs, from nothing: about fifteen minutes on two cores. The others' commands: docs/results.md.
+# Every record and figure about finite MDPs, from nothing: about an hour on two cores. The others' commands: docs/results.md.
 results: install
 	results/finite/make.sh
 

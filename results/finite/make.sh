@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every record, table and figure of this folder anew: about fifteen minutes on two cores. Called by `make results`.
+# Makes every record, table and figure of this folder anew: about an hour on two cores. Called by `make results`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH="$PWD/.venv/bin:$PATH"
@@ -11,6 +11,7 @@ rm -rf runs/results
     echo "item-search/$method item-search --method $method --seeds 5"
     echo "random-mdp/$method random-mdp --method $method --seeds 10 --tasks 60" # what `posterity theory transfer` runs
   done
+  echo "item-search/best item-search --preset best --seeds 5"
   for alike in 1 2 5 20; do # how tasks should be pooled, by how alike they are
     run="random-mdp --env.concentration $alike --seeds 5 --tasks 40"
     echo "pooling/alike-$alike-evidence $run"
@@ -24,7 +25,12 @@ rm -rf runs/results
   rm -rf "${out:?}/$run"
   posterity join "runs/results/$run" --compact --out "$out/$run" > /dev/null
 done
-posterity report "$out"/item-search/{blrl,boss} --tasks 51-300 --out "$out/item-search"
+posterity report "$out"/item-search/{best,blrl,boss} --tasks 51-300 --out "$out/item-search"
 posterity report "$out"/random-mdp/{blrl,boss} --out "$out/random-mdp"
 # radius of the prior, and steps that were not optimal, by how tasks are pooled and how alike they are
 posterity report "$out"/pooling/alike-*-{evidence,evidence-task,counts,boss} --tasks 11-40 --no-figures --out "$out/pooling/report"
+# explorers beside each other, item search beside its oracle, and what scale costs
+rm -f "$out/peers/table.csv"
+python "$out/peers.py"
+python "$out/item_search.py"
+python "$out/scale.py"

@@ -115,6 +115,7 @@ class FiniteSpec(NamedTuple):
     terminal: BoolArray  # [S] states in which an episode is over
     max_episode_steps: int  # an episode is cut off after this many
     layout: Layout | None = None  # the structure of a world in which only the places of things are hidden
+    successors: IntArray | None = None  # [S, A, M] the states a pair can lead to; None: any
 
 
 class Spec(NamedTuple):

@@ -1,34 +1,30 @@
 import numpy as np
 import pytest
-from scipy.special import gammaln
 
 from posterity.errors import UserError
-from posterity.tabular.dirichlet import DirichletRows, Pooling, fit_dirichlet, sample_dirichlet
-from posterity.types import FiniteSpec, FloatArray, Transition
+from posterity.tabular.dirichlet import DirichletRows, Pooling
+from posterity.tabular.sampling import sample_dirichlet
+from posterity.types import Budget, FiniteSpec, Transition
 
 SPEC = FiniteSpec(3, 2, np.array([0.0, 1.0]), np.zeros(3, dtype=bool), 10)
 
 
-def belief(pooling: Pooling = "evidence", tasks: int = 5) -> DirichletRows:
-    return DirichletRows(SPEC, tasks, 1.0, pooling)
+BUDGET = Budget(tasks=5, iterations=100, steps_per_iteration=100)
+
+
+def belief(pooling: Pooling = "evidence") -> DirichletRows:
+    return DirichletRows(SPEC, BUDGET, 1.0, pooling)
 
 
 def step(state: int, action: int, reward: float, following: int) -> Transition:
-    """One step of one lane, which ends nothing."""
-    no = np.array(False)
-    return Transition(np.array(state), np.array(action), np.array(reward), np.array(following), no, no)
-
-
-def polya(counts: FloatArray, alpha: FloatArray) -> float:
-    """Log probability of the counts [C, M] of C tasks whose rows were drawn from Dirichlet(alpha)."""
-    whole, total = alpha.sum(), counts.sum(axis=1)
-    ends = gammaln(whole) - gammaln(whole + total) + (gammaln(counts + alpha) - gammaln(alpha)).sum(axis=1)
-    return float(ends.sum())
+    """One step, which ends nothing."""
+    no = np.array([False])
+    return Transition(np.array([state]), np.array([action]), np.array([reward]), np.array([following]), no, no)
 
 
 def test_the_posterior_equals_counting():
     rows = belief()
-    _, task = rows.begin(rows.prior())
+    task = rows.begin(rows.prior())
     generator = np.random.default_rng(0)
     counts, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2, 2))
     for _ in range(200):
@@ -42,14 +38,14 @@ def test_the_posterior_equals_counting():
 
 def test_observing_leaves_the_earlier_posterior_as_it_was():
     rows = belief()
-    _, before = rows.begin(rows.prior())
+    before = rows.begin(rows.prior())
     rows.observe(before, step(0, 0, 0.0, 1))
     assert not before.counts.next_state.any()
 
 
 def test_a_reward_that_is_none_of_the_levels_is_refused():
     rows = belief()
-    _, task = rows.begin(rows.prior())
+    task = rows.begin(rows.prior())
     with pytest.raises(UserError, match=r"The environment paid 0\.5, which is none of the spec's levels"):
         rows.observe(task, step(0, 0, 0.5, 1))
 
@@ -71,34 +67,19 @@ def test_tiny_and_zero_parameters_give_rows_that_sum_to_one():
     assert 0.3 < (draws[:, 0] > 0.5).mean() < 0.7  # nearly all of the mass in one outcome, either as often
 
 
-def test_the_fitted_dirichlet_makes_the_counts_most_probable():
-    """Against a grid around the optimum, with the prior's weight next to nothing."""
-    generator = np.random.default_rng(1)
-    truth = np.array([1.5, 4.0, 0.5])
-    counts = np.stack([generator.multinomial(40, generator.dirichlet(truth)) for _ in range(400)]).astype(float)
-    fitted = fit_dirichlet(counts, np.ones(3), mode=1.0, strength=1e-9, tolerance=1e-7)
-    for factor in np.stack(np.meshgrid([0.97, 1.0, 1.03], [0.97, 1.0, 1.03], [0.97, 1.0, 1.03]), -1).reshape(-1, 3):
-        assert polya(counts, fitted) >= polya(counts, fitted * factor) - 1e-6
-    np.testing.assert_allclose(fitted, truth, rtol=0.15)  # 400 tasks of 40 observations
-
-
-def test_a_row_nobody_visited_stays_at_the_prior():
-    np.testing.assert_allclose(fit_dirichlet(np.zeros((6, 2, 3)), np.ones((2, 3)), mode=1.0), 1.0)
-
-
 def test_the_world_posterior_is_as_wide_as_the_tasks_differ_and_added_counts_are_not():
     """Tasks are certain coins, half of them always heads. `evidence` sees that they differ; `counts` narrows."""
     shape = (SPEC.states, SPEC.actions)
     spread = {}
     for pooling in ("evidence", "counts"):
-        rows = belief(pooling, tasks=20)
+        rows = belief(pooling)
         world = rows.prior()
         for number in range(20):
-            world, task = rows.begin(world)
+            task = rows.begin(world)
             for _ in range(10):
                 for state, action in np.ndindex(shape):
                     task = rows.observe(task, step(state, action, float(number % 2), 0))
-            world = rows.pool(world, task)
+            world = rows.pool(world, task, final=True)
         draws = sample_dirichlet(np.random.default_rng(0), world.alpha.reward[0, 0], 4000)[:, 1]
         spread[pooling] = draws.std()
     assert spread["counts"] < 0.05
@@ -107,10 +88,11 @@ def test_the_world_posterior_is_as_wide_as_the_tasks_differ_and_added_counts_are
 
 def test_known_pairs_come_from_the_task_and_unknown_ones_from_the_world():
     rows = belief("counts")
-    world, task = rows.begin(rows.prior())
-    for _ in range(5000):
-        task = rows.observe(task, step(0, 0, 1.0, 2))
-        task = rows.observe(task, step(1, 1, 1.0, 2))
+    world = rows.prior()
+    task = rows.begin(world)
+    for pair in (0, 1):
+        many = Transition(*(np.repeat(part, 5000) for part in step(pair, pair, 1.0, 2)))
+        task = rows.observe(task, many)
     known = np.zeros((3, 2), dtype=bool)
     known[0, 0] = True
     models = rows.sample(np.random.default_rng(0), world, task, known, 200)
@@ -119,31 +101,71 @@ def test_known_pairs_come_from_the_task_and_unknown_ones_from_the_world():
     assert 0.25 < models.probability[:, 1, 1, 2].mean() < 0.42  # uniform over three states: 1/3, sd 0.24 / sqrt(200)
 
 
-def test_more_tasks_than_there_is_room_for_are_refused():
-    rows = belief(tasks=1)
-    world, _ = rows.begin(rows.prior())
-    with pytest.raises(ValueError, match="room for 1 tasks"):
-        rows.begin(world)
-
-
 def test_added_counts_are_those_of_all_tasks():
     rows = belief("counts")
     world = rows.prior()
     for following in (0, 1, 1):
-        world, task = rows.begin(world)
-        world = rows.pool(world, rows.observe(task, step(2, 1, 0.0, following)))
+        world = rows.pool(world, rows.observe(rows.begin(world), step(2, 1, 0.0, following)), final=True)
     np.testing.assert_array_equal(world.alpha.next_state[2, 1], [2.0, 3.0, 1.0])
     assert world.alpha.next_state.sum() == 3 * 2 * 3 + 3
 
 
 def test_more_counts_than_memory_should_hold_are_refused_before_the_run():
-    with pytest.raises(UserError, match="use fewer tasks or states, or pooling 'counts'"):
-        DirichletRows(SPEC._replace(states=300), 500, 1.0, "evidence")
+    with pytest.raises(UserError, match=r"10000 states x 2 actions x 10000 next states would take .* use fewer states"):
+        DirichletRows(SPEC._replace(states=10_000, terminal=np.zeros(10_000, dtype=bool)), BUDGET, 1.0, "evidence")
 
 
 def test_pooling_again_in_the_same_task_counts_it_once():
     rows = belief("counts")
-    world, task = rows.begin(rows.prior())
-    task = rows.observe(task, step(0, 0, 0.0, 1))
-    world = rows.pool(rows.pool(world, task), task)
+    world = rows.prior()
+    task = rows.observe(rows.begin(world), step(0, 0, 0.0, 1))
+    world = rows.pool(rows.pool(rows.pool(world, task), task), task, final=True)
     assert world.alpha.next_state[0, 0, 1] == 2.0
+
+
+@pytest.mark.parametrize("pooling", ["evidence", "counts"])
+def test_pooling_as_a_task_goes_on_comes_to_what_pooling_at_its_end_does(pooling: Pooling):
+    """Only rows that changed are fitted again, from where the last fit ended: the same maximum."""
+    rows, generator = belief(pooling), np.random.default_rng(0)
+    often = once = rows.prior()
+    for _ in range(3):
+        task = rows.begin(often)
+        other = rows.begin(once)
+        for _ in range(60):
+            state, action, following, level = (int(generator.integers(n)) for n in (2, 2, 3, 2))
+            met = step(state, action, float(level), following)
+            task, other = rows.observe(task, met), rows.observe(other, met)
+            often = rows.pool(often, task)
+        often, once = rows.pool(often, task, final=True), rows.pool(once, other, final=True)
+    for one, two in zip(often.alpha, once.alpha, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0.01)
+        np.testing.assert_array_equal(one[2], 1.0)  # nobody was in state 2
+
+
+def test_rows_over_known_successors_are_those_of_the_dense_table():
+    """Three possible next states out of five: the same draws of parameters, counted by name and by number."""
+    successors = np.array([[[(s + a + m) % 5 for m in range(3)] for a in range(2)] for s in range(5)])
+    spec = FiniteSpec(5, 2, np.array([0.0, 1.0]), np.zeros(5, dtype=bool), 10, successors=successors)
+    rows = DirichletRows(spec, BUDGET, 1.0, "counts")
+    task = rows.begin(rows.prior())
+    task = rows.observe(task, step(4, 1, 1.0, 2))  # 4 by 1 leads to 0, 1 or 2
+    np.testing.assert_array_equal(task.counts.next_state[4, 1], [0, 0, 1])
+    mean = rows.mean(rows.prior(), task, np.ones((5, 2), dtype=bool))
+    np.testing.assert_allclose(mean.probability[4, 1], [0.25, 0.25, 0.5])
+    assert mean.successor is successors
+    with pytest.raises(UserError, match="state 0 by action 0 led to 4, which is none of the spec's successors"):
+        rows.observe(task, step(0, 0, 0.0, 4))
+
+
+def test_the_posterior_is_bayes_rule_by_brute_force():
+    """Prior Dirichlet(1, 1, 1) on a grid of rows, times the likelihood of what was seen: its mean is the belief's."""
+    rows = belief()
+    task = rows.begin(rows.prior())
+    for following in (0, 1, 1, 2, 1):
+        task = rows.observe(task, step(0, 1, 0.0, following))
+    mean = rows.mean(rows.prior(), task, np.ones((3, 2), dtype=bool)).probability[0, 1]
+    first, second = np.meshgrid(np.linspace(0, 1, 401), np.linspace(0, 1, 401))
+    third = 1.0 - first - second
+    weight = np.where(third >= 0, first * second**3 * np.maximum(third, 0), 0.0)
+    brute = [(weight * part).sum() / weight.sum() for part in (first, second, third)]
+    np.testing.assert_allclose(mean, brute, atol=2e-3)

@@ -14,14 +14,14 @@ def corridor() -> HiddenLayout:
 
 
 def step(state: int, action: int, following: int) -> Transition:
-    """One step of one lane. The thing is found where it leads to the end."""
+    """One step. The thing is found where it leads to the end."""
     found = following == 4
     parts = (state, action, float(found), following, found, False)
-    return Transition(*map(np.array, parts))
+    return Transition(*(np.array([part]) for part in parts))
 
 
 def walk(belief: HiddenLayout, *steps: tuple[int, int, int]) -> LayoutTask:
-    _, task = belief.begin(belief.prior())
+    task = belief.begin(belief.prior())
     for state, action, following in steps:
         task = belief.observe(task, step(state, action, following))
     return task
@@ -100,20 +100,20 @@ def test_many_tasks_teach_how_often_a_thing_lies_where():
     belief = corridor()
     world = belief.prior()
     for number in range(200):
-        world, task = belief.begin(world)
+        task = belief.begin(world)
         if number % 4:
             task = belief.observe(task, step(0, 1, 4))
         else:
             for state, action, cell in ((0, 1, 1), (1, 1, 2)):
                 task = belief.observe(task, step(state, action, cell))
-        world = belief.pool(world, task)
+        world = belief.pool(world, task, final=True)
     np.testing.assert_allclose(world.alpha[0] / world.alpha[0].sum(), [0.75, 0.0, 0.25], atol=0.01)
 
 
 def test_pooling_again_in_the_same_task_counts_it_once():
     belief = corridor()
-    world, task = belief.begin(belief.prior())
-    task = belief.observe(task, step(0, 1, 4))
+    world = belief.prior()
+    task = belief.observe(belief.begin(world), step(0, 1, 4))
     once = belief.pool(world, task)
     np.testing.assert_array_equal(belief.pool(once, task).alpha, once.alpha)
 
@@ -121,3 +121,21 @@ def test_pooling_again_in_the_same_task_counts_it_once():
 def test_a_family_without_a_layout_is_refused():
     with pytest.raises(ValueError, match="no layout"):
         HiddenLayout(FiniteSpec(2, 2, np.zeros(1), np.zeros(2, dtype=bool), 5), 1.0)
+
+
+def test_places_that_are_alike_are_learned_as_alike_and_others_as_they_are():
+    """Things of many rooms found evenly over four places, or always in the first: what a new room is given."""
+    move = np.tile(np.arange(13), (13, 1))
+    spec = FiniteSpec(
+        13, 13, np.array([0.0, 1.0]), np.arange(13) == 12, 10, Layout(move, np.arange(12).reshape(3, 4), 1.0, 12)
+    )
+    belief = HiddenLayout(spec, 1.0, "alike")
+    flat = belief.prior().alpha
+    even, uneven = flat.copy(), flat.copy()
+    even[:2, :4] += 10.0
+    uneven[:2, 0] += 40.0
+    shares = {name: belief.evened(alpha)[:, :4] for name, alpha in (("even", even), ("uneven", uneven))}
+    assert np.ptp(shares["even"][0] / shares["even"][0].sum()) < 0.01
+    assert shares["uneven"][0, 0] / shares["uneven"][0].sum() > 0.9
+    for name, alpha in (("even", even), ("uneven", uneven)):
+        np.testing.assert_allclose(shares[name].sum(axis=1), alpha[:, :4].sum(axis=1))

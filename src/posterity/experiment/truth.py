@@ -81,7 +81,7 @@ def _radius(alpha: tuple[FloatArray, FloatArray], truth: Truth) -> float | None:
     """The mean radius over pairs of a world with these parameters for next states and rewards."""
     states = truth.probability.shape[0]
     chances = truth.probability
-    if truth.successor is not None:
+    if truth.successor is not None and alpha[0].shape != chances.shape:
         chances = np.zeros((*truth.successor.shape[:2], states))
         pair = np.indices(truth.successor.shape)
         np.add.at(chances, (pair[0], pair[1], truth.successor), truth.probability)

@@ -23,12 +23,14 @@ from posterity.settings import Settings
 
 FAMILIES = {
     "box-jump": "posterity.families.boxjump:BoxJump",
+    "chain": "posterity.families.chain:Chain",
     "cheetah-gravity": "posterity.families.mujoco:CheetahGravity",
     "cheetah-bodyparts": "posterity.families.mujoco:CheetahBodyparts",
     "hopper-gravity": "posterity.families.mujoco:HopperGravity",
     "hopper-bodyparts": "posterity.families.mujoco:HopperBodyparts",
     "walker-gravity": "posterity.families.mujoco:WalkerGravity",
     "walker-bodyparts": "posterity.families.mujoco:WalkerBodyparts",
+    "grid": "posterity.families.grid:Grid",
     "item-search": "posterity.families.itemsearch:ItemSearch",
     "reach": "posterity.families.metaworld:Reach",
     "reach-wall": "posterity.families.metaworld:ReachWall",
@@ -37,6 +39,7 @@ FAMILIES = {
     "pendulum-gravity": "posterity.families.pendulum:PendulumGravity",
     "point-goal": "posterity.families.pointgoal:PointGoal",
     "random-mdp": "posterity.families.randommdp:RandomMDP",
+    "river-swim": "posterity.families.riverswim:RiverSwim",
 }
 LIVE = "live:"  # begins the name of an object that no file defines
 

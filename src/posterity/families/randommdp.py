@@ -3,6 +3,8 @@
     world (once):   row_{s,a} ~ Dirichlet(sparsity);  alpha_{s,a} = concentration * row_{s,a}
     task i:         p_i(. | s, a) ~ Dirichlet(alpha_{s,a}),  the same for the row of reward levels
 
+With `kinds` there are several such worlds, and a task is first of one of them.
+
 The family in which the paper's claim can be checked: how near the learned world posterior is to the hidden one, and
 whether a nearer one makes a task quicker to learn.
 """
@@ -26,6 +28,7 @@ class RandomMDPSettings(Settings):
     levels: tuple[float, ...] = setting((0.0, 0.5, 1.0), "The rewards a step can give.", min_length=1)
     sparsity: float = setting(0.3, "Dirichlet parameter of the world's rows: small means few likely outcomes.", gt=0)
     concentration: float = setting(20.0, "How alike the tasks are: large means all near the world's rows.", gt=0)
+    kinds: int = setting(1, "Kinds of tasks, each with a hidden world of its own.", ge=1, le=100)
     world: int = setting(0, "Which hidden world; the same for all seeds of a run.", ge=0)
     max_episode_steps: int = setting(20, "Steps after which an episode is cut off.", ge=1)
 
@@ -41,8 +44,15 @@ class RandomMDP(FiniteFamily):
         chosen = self.settings
         generator = Key.of(chosen.world).fold("random-mdp world").generator()
         shape = (chosen.states, chosen.actions)
-        self.next_alpha = chosen.concentration * _rows(generator, np.full((*shape, chosen.states), chosen.sparsity))
-        self.reward_alpha = chosen.concentration * _rows(generator, np.ones((*shape, len(chosen.levels))))
+        worlds = [
+            (
+                chosen.concentration * _rows(generator, np.full((*shape, chosen.states), chosen.sparsity)),
+                chosen.concentration * _rows(generator, np.ones((*shape, len(chosen.levels)))),
+            )
+            for _ in range(chosen.kinds)
+        ]
+        self.worlds = worlds
+        self.next_alpha, self.reward_alpha = worlds[0]
         self.spec = FiniteSpec(
             states=chosen.states,
             actions=chosen.actions,
@@ -53,15 +63,23 @@ class RandomMDP(FiniteFamily):
 
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Tasks by number; `truth` draws the rows from the key, which is the hidden parameter."""
-        return [Task(index, f"task {index}", {"key": list(key.fold("task", index).path)}) for index in range(count)]
+        tasks = [Task(index, f"task {index}", {"key": list(key.fold("task", index).path)}) for index in range(count)]
+        if self.settings.kinds == 1:
+            return tasks
+        kinds = [int(key.fold("kind", each.index).generator().integers(self.settings.kinds)) for each in tasks]
+        return [
+            Task(t.index, f"{t.name}, kind {kind}", {**t.factors, "kind": kind})
+            for t, kind in zip(tasks, kinds, strict=True)
+        ]
 
     def truth(self, task: Task) -> Truth:
         """The rows of `task`, drawn from the hidden world."""
         generator = Key(tuple(task.factors["key"])).generator()
+        next_alpha, reward_alpha = self.worlds[task.factors.get("kind", 0)]
         return Truth(
-            probability=_rows(generator, self.next_alpha),
+            probability=_rows(generator, next_alpha),
             successor=None,
-            reward=_rows(generator, self.reward_alpha),
+            reward=_rows(generator, reward_alpha),
             start=np.full(self.spec.states, 1.0 / self.spec.states),
         )
 
@@ -74,9 +92,9 @@ class RandomMDP(FiniteFamily):
             lines.append(f"{state} by {action}  {truth.reward[state, action] @ self.spec.levels:<8.2f} {chances}")
         return "\n".join(lines)
 
-    def world(self) -> tuple[FloatArray, FloatArray]:
-        """The hidden world."""
-        return self.next_alpha, self.reward_alpha
+    def world(self) -> tuple[FloatArray, FloatArray] | None:
+        """The hidden world, if there is one for all tasks."""
+        return None if self.settings.kinds > 1 else (self.next_alpha, self.reward_alpha)
 
 
 def _rows(generator: np.random.Generator, alpha: FloatArray) -> FloatArray:

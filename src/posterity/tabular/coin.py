@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, expit, gammaln, xlog1py, xlogy
 
 from posterity.errors import UserError, unknown
-from posterity.tabular.dirichlet import log_gammas, normalised
 from posterity.tabular.radius import SEED, checked_rows
+from posterity.tabular.sampling import log_gammas, normalised
 from posterity.types import FloatArray
 
 SLACK = 1e-12  # a point exactly epsilon away counts as near, whatever rounding says

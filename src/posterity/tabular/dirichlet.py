@@ -6,9 +6,12 @@ A pair (s, a) has a categorical row for the next state and one for the reward le
     world:  row_i         ~  Dirichlet(alpha)                for every task i                   (paper, Eq. 2)
 
 The paper copies the world posterior into the task posterior and leaves open how tasks are pooled into the world's.
-Two ways are here. `evidence` chooses the alpha under which the counts of all tasks are most probable (the Dirichlet-
-multinomial or Polya likelihood), so the world posterior tends to the distribution the tasks are drawn from, as wide as
-it is. `counts` adds all counts up, which is right only if all tasks are equal: it narrows without end.
+Two ways are here. `evidence` chooses the alpha under which the counts of all tasks are most probable (evidence.py), so
+the world posterior tends to the distribution the tasks are drawn from, as wide as it is. `counts` adds all counts up,
+which is right only if all tasks are equal: it narrows without end.
+
+Of finished tasks only tail counts are kept (tails.py), so neither memory nor time grows with the number of tasks.
+Where a family says which next states a pair can have at all (`FiniteSpec.successors`), rows are over those alone.
 """
 
 from __future__ import annotations
@@ -16,29 +19,42 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import gammaln
 
 from posterity.errors import UserError
+from posterity.tabular import tails
+from posterity.tabular.evidence import Evidence, fit_dirichlet, widened
 from posterity.tabular.mdp import FiniteMDP
-from posterity.types import BoolArray, FiniteSpec, FloatArray, Transition
+from posterity.tabular.sampling import sample_dirichlet
+from posterity.tabular.tails import Tails
+from posterity.types import BoolArray, Budget, FiniteSpec, FloatArray, IntArray, Transition
 
 Pooling = Literal["evidence", "counts"]
-MOST_ENTRIES = 20_000_000  # counts of all tasks together that pooling by evidence will hold and fit
+MOST_BYTES = 2_000_000_000  # of what a learner keeps
 
 
 class Rows(NamedTuple):
     """One array per kind of row: Dirichlet parameters, or counts."""
 
-    next_state: FloatArray  # [..., S, A, S]
+    next_state: FloatArray  # [..., S, A, M]
     reward: FloatArray  # [..., S, A, R]
+
+
+class Past(NamedTuple):
+    """The tail counts of all finished tasks. Of `counts` the tails have one bin: the sum."""
+
+    next_state: Tails  # [S, A, M, J]
+    reward: Tails  # [S, A, R, J]
+    total: Tails  # [S, A, J] of the visits to a pair
 
 
 class World(NamedTuple):
     """The distribution of tasks as far as it is known, and the counts it was learned from."""
 
     alpha: Rows
-    history: Rows  # leading axis: C tasks (`evidence`), or 1, all tasks before the present one (`counts`)
-    task: int  # the number of the present task
+    fitted: Rows  # the maximum that `alpha` was widened from, where the next fit begins
+    past: Past
+    taken: FloatArray  # [S, A] visits of the present task that `alpha` knows of
 
 
 class TaskRows(NamedTuple):
@@ -51,106 +67,138 @@ class TaskRows(NamedTuple):
 class DirichletRows:
     """The unstructured belief: nothing is known of a finite MDP but its states, actions and reward levels."""
 
-    def __init__(self, spec: FiniteSpec, tasks: int, concentration: float, pooling: Pooling) -> None:
-        self.spec = spec
-        self.tasks = tasks
-        self.concentration = concentration
+    def __init__(
+        self,
+        spec: FiniteSpec,
+        budget: Budget,
+        concentration: float,
+        pooling: Pooling,
+        strength: float = 4.0,
+        kinds: int = 1,
+    ) -> None:
+        self.spec, self.concentration, self.strength = spec, concentration, strength
         self.pooling: Pooling = pooling
-        entries = tasks * spec.states * spec.actions * spec.states
-        if pooling == "evidence" and entries > MOST_ENTRIES:
-            size = f"{tasks} tasks x {spec.states} x {spec.actions} x {spec.states} counts"
-            raise UserError(f"Pooling by evidence would keep {size}; use fewer tasks or states, or pooling 'counts'")
+        self.successor = spec.successors
+        self.outcomes = spec.states if spec.successors is None else spec.successors.shape[2]
+        steps = budget.iterations * budget.steps_per_iteration
+        self.bins: IntArray = tails.edges(steps) if pooling == "evidence" else np.array([0, np.iinfo(np.int32).max])
+        self.level = tails.middles(self.bins)
+        self._refuse_what_does_not_fit(kinds)
+
+    def _refuse_what_does_not_fit(self, kinds: int) -> None:
+        pairs, levels = self.spec.states * self.spec.actions, len(self.spec.levels)
+        numbers = pairs * (self.outcomes + levels)
+        bins = len(self.level)
+        size = kinds * (6 * 8 * numbers + 2 * 4 * (numbers + pairs) * bins)  # parameters, counts; tails and their copy
+        if size > MOST_BYTES:
+            raise UserError(
+                f"A belief about {self.spec.states} states x {self.spec.actions} actions x {self.outcomes} next states "
+                f"would take {size / 1e9:.1f} GB and may take {MOST_BYTES / 1e9:.0f}: "
+                "use fewer states, or say which next states are possible (FiniteSpec.successors)"
+            )
 
     def prior(self) -> World:
         """Before any task: every row Dirichlet with all parameters equal to `concentration`."""
-        states, actions, levels = self.spec.states, self.spec.actions, len(self.spec.levels)
-        shapes = Rows(np.empty((states, actions, states)), np.empty((states, actions, levels)))
-        alpha = Rows(*(np.full_like(shape, self.concentration) for shape in shapes))
-        kept = self.tasks if self.pooling == "evidence" else 1
-        return World(alpha, Rows(*(np.zeros((kept, *shape.shape)) for shape in shapes)), task=-1)
+        states, actions = self.spec.states, self.spec.actions
+        shapes = [(states, actions, self.outcomes), (states, actions, len(self.spec.levels))]
+        alpha = Rows(*(np.full(shape, self.concentration) for shape in shapes))
+        bins = len(self.level)
+        past = Past(*(np.zeros((*shape, bins), dtype=np.int32) for shape in (*shapes, (states, actions))))
+        return World(alpha, alpha, past, np.zeros((states, actions)))
 
-    def begin(self, world: World) -> tuple[World, TaskRows]:
+    def begin(self, world: World) -> TaskRows:
         """A new task, which starts as a copy of the world posterior."""
-        if world.task + 1 >= self.tasks:
-            raise ValueError(f"this belief has room for {self.tasks} tasks")
-        history = world.history
-        if self.pooling == "counts":
-            history = Rows(*(alpha[None] - self.concentration for alpha in world.alpha))
-        task = TaskRows(world.alpha, Rows(*map(np.zeros_like, world.alpha)))
-        return World(world.alpha, history, world.task + 1), task
+        return TaskRows(world.alpha, Rows(*map(np.zeros_like, world.alpha)))
 
-    def observe(self, task: TaskRows, row: Transition) -> TaskRows:
-        """The exact update: one more count."""
-        level = int(np.abs(self.spec.levels - row.reward).argmin())
-        if not np.isclose(self.spec.levels[level], row.reward):
-            raise UserError(f"The environment paid {row.reward}, which is none of the spec's levels {self.spec.levels}")
+    def observe(self, task: TaskRows, steps: Transition) -> TaskRows:
+        """The exact update: one more count for each of the steps [B]."""
         counts = Rows(*(array.copy() for array in task.counts))
-        counts.next_state[row.obs, row.action, row.next_obs] += 1.0
-        counts.reward[row.obs, row.action, level] += 1.0
+        pairs = np.asarray(steps.obs), np.asarray(steps.action)
+        np.add.at(counts.next_state, (*pairs, self._outcome(pairs, np.asarray(steps.next_obs))), 1.0)
+        np.add.at(counts.reward, (*pairs, self._level(np.asarray(steps.reward))), 1.0)
         return task._replace(counts=counts)
 
-    def pool(self, world: World, task: TaskRows) -> World:
-        """The world posterior given all tasks, the present one as far as it went."""
-        if self.pooling == "counts":
-            pairs = zip(world.history, task.counts, strict=True)
-            return world._replace(alpha=Rows(*(self.concentration + kept[0] + counts for kept, counts in pairs)))
-        history = Rows(*(array.copy() for array in world.history))
-        for kept, counts in zip(history, task.counts, strict=True):
-            kept[world.task] = counts
-        pairs = zip(history, world.alpha, strict=True)
-        alpha = Rows(*(fit_dirichlet(kept[: world.task + 1], at, self.concentration) for kept, at in pairs))
-        return World(alpha, history, world.task)
+    def _level(self, reward: FloatArray) -> IntArray:
+        level = np.abs(self.spec.levels[:, None] - reward).argmin(axis=0)
+        wrong = ~np.isclose(self.spec.levels[level], reward)
+        if wrong.any():
+            paid = reward[wrong][0]
+            raise UserError(f"The environment paid {paid}, which is none of the spec's levels {self.spec.levels}")
+        return level
+
+    def _outcome(self, pairs: tuple[IntArray, IntArray], following: IntArray) -> IntArray:
+        if self.successor is None:
+            return following
+        same = self.successor[pairs] == following[:, None]
+        if not same.any(axis=1).all():
+            step = int(np.flatnonzero(~same.any(axis=1))[0])
+            where = f"state {pairs[0][step]} by action {pairs[1][step]} led to {following[step]}"
+            raise UserError(f"The environment's {where}, which is none of the spec's successors")
+        return same.argmax(axis=1)
+
+    def pool(self, world: World, task: TaskRows, final: bool = False) -> World:
+        """The world posterior given all tasks, the present one as far as it went. `final`: it has ended."""
+        visits = task.counts.reward.sum(axis=-1)
+        changed = visits != world.taken
+        alpha, fitted = world.alpha, world.fitted
+        if changed.any():
+            alpha, fitted = self._pooled(world, self._past(world.past, task.counts, changed), changed)
+        if not final:
+            return World(alpha, fitted, world.past, visits)
+        visited = visits > 0
+        past = Past(*(array.copy() for array in world.past))
+        for array, part in zip(past, self._past(world.past, task.counts, visited), strict=True):
+            array[visited] = part
+        return World(alpha, fitted, past, np.zeros_like(visits))
+
+    def _past(self, past: Past, counts: Rows, chosen: BoolArray) -> Past:
+        """The tails [N, ...] of the chosen pairs with the present task among them."""
+        next_state, reward = counts.next_state[chosen], counts.reward[chosen]
+        parts = (next_state, reward, reward.sum(axis=-1))
+        return Past(*(kept[chosen] + tails.tails_of(part, self.bins) for kept, part in zip(past, parts, strict=True)))
+
+    def _pooled(self, world: World, past: Past, chosen: BoolArray) -> tuple[Rows, Rows]:
+        """Parameters with those of the chosen pairs fitted anew, and the maxima they were widened from."""
+        alpha, fitted = (Rows(*(array.copy() for array in rows)) for rows in (world.alpha, world.fitted))
+        for into, maximum, kept in zip(alpha, fitted, past[:2], strict=True):
+            if self.pooling == "counts":
+                into[chosen] = maximum[chosen] = self.concentration + kept[..., 0]
+                continue
+            centre = self.concentration * into.shape[-1]
+            problem = Evidence.of(kept, past.total, self.level, centre, self.strength)
+            best = fit_dirichlet(problem, maximum[chosen])
+            into[chosen], maximum[chosen] = widened(problem, best), best
+        return alpha, fitted
+
+    def log_evidence(self, alpha: Rows, counts: Rows) -> float:
+        """Log probability of a task's counts under a world with these parameters (Dirichlet-multinomial)."""
+        found = 0.0
+        visited = counts.reward.any(axis=-1)
+        for parameters, seen in zip(alpha, counts, strict=True):
+            at, number = parameters[visited], seen[visited]
+            found += float((gammaln(at + number) - gammaln(at)).sum())
+            found -= float((gammaln((at + number).sum(axis=-1)) - gammaln(at.sum(axis=-1))).sum())
+        return found
+
+    def parameters(self, world: World, task: TaskRows, known: BoolArray) -> Rows:
+        """Dirichlet parameters: of known pairs [S, A] those of the task posterior, of the others the world's."""
+        rows = zip(task.prior, task.counts, world.alpha, strict=True)
+        if known.all():
+            return Rows(*(prior + counts for prior, counts, _ in rows))
+        return Rows(*(np.where(known[..., None], prior + counts, alpha) for prior, counts, alpha in rows))
 
     def sample(
         self, generator: np.random.Generator, world: World, task: TaskRows, known: BoolArray, count: int
     ) -> FiniteMDP:
         """`count` processes: known pairs [S, A] from the task posterior, the others from the world posterior."""
-        rows = [
-            sample_dirichlet(generator, np.where(known[..., None], prior + counts, alpha), count)
-            for prior, counts, alpha in zip(task.prior, task.counts, world.alpha, strict=True)
-        ]
-        return FiniteMDP(rows[0], None, rows[1] @ self.spec.levels, self.spec.terminal)
+        rows = [sample_dirichlet(generator, each, count) for each in self.parameters(world, task, known)]
+        return FiniteMDP(rows[0], self.successor, rows[1] @ self.spec.levels, self.spec.terminal)
 
+    def mean(self, world: World, task: TaskRows, known: BoolArray) -> FiniteMDP:
+        """The process whose rows are the posterior's means."""
+        rows = [each / each.sum(axis=-1, keepdims=True) for each in self.parameters(world, task, known)]
+        return FiniteMDP(rows[0], self.successor, rows[1] @ self.spec.levels, self.spec.terminal)
 
-def sample_dirichlet(generator: np.random.Generator, alpha: FloatArray, count: int) -> FloatArray:
-    """`count` draws [count, ..., M] from independent Dirichlet rows [..., M]. A parameter of zero: probability zero."""
-    return normalised(log_gammas(generator, np.broadcast_to(alpha, (count, *alpha.shape))))
-
-
-def log_gammas(generator: np.random.Generator, shapes: FloatArray) -> FloatArray:
-    """Logarithms of gamma draws, which normalised are Dirichlet.
-
-    With shapes near zero plain gammas underflow to rows of 0 / 0; the gamma of a small shape a is that of a + 1 times
-    U^(1 / a), whose logarithm does not.
-    """
-    boost = np.full(shapes.shape, -np.inf)  # a shape of 0 is the outcome that never happens
-    np.divide(generator.standard_exponential(shapes.shape), -shapes, out=boost, where=shapes > 0)
-    return boost + np.log(generator.standard_gamma(shapes + 1.0))
-
-
-def normalised(logs: FloatArray) -> FloatArray:
-    """Probabilities proportional to the exponentials of `logs`, over the last axis."""
-    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
-
-
-def fit_dirichlet(
-    counts: FloatArray, start: FloatArray, mode: float, strength: float = 1.0, tolerance: float = 1e-3
-) -> FloatArray:
-    """The Dirichlet from which the rows behind `counts` [C, ..., M] were most probably drawn.
-
-    Minka's fixed point for the Polya likelihood; each step raises the posterior density. A Gamma prior with its peak at
-    `mode` and the weight of `strength` keeps a row nobody visited where it began, and parameters finite.
-    """
-    total = counts.sum(axis=-1)
-    alpha = start
-    for _ in range(200):
-        whole = alpha.sum(axis=-1)
-        rise = (digamma(counts + alpha) - digamma(alpha)).sum(axis=0)
-        fall = (digamma(total + whole) - digamma(whole)).sum(axis=0)[..., None]
-        updated = (alpha * rise + strength * mode) / (fall + strength)
-        settled = np.abs(updated - alpha).max() <= tolerance * alpha.max()
-        alpha = updated
-        if settled:
-            break
-    return alpha
+    def weight(self, world: World, task: TaskRows, known: BoolArray) -> FloatArray:
+        """[S, A] how many observations of a pair the posterior is worth."""
+        return self.parameters(world, task, known).next_state.sum(axis=-1)

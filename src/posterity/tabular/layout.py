@@ -9,16 +9,25 @@ Given the states of this task that were entered, x_v is in the set U_v of catego
 posterior is then the mixture sum_{c in U} alpha_c / alpha_U Dirichlet(alpha + e_c). In its place stands the Dirichlet
 of the same mean and the same total variance, which is the mixture itself when U is everything (nothing seen, nothing
 learned) or one category (a count is added).
+
+`places` says what is known of the N states beforehand. `each`: nothing, so that every thing has its own likely places.
+`alike`: they may be much alike, as the cells of a room are. How much is learned from all things together: given that a
+thing lies somewhere, it lies in state n with (count_n + c / N) / (count + c), and c is the one under which the
+counts of all things are most probable.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from posterity.tabular.mdp import FiniteMDP
-from posterity.types import BoolArray, FiniteSpec, FloatArray, Transition
+from posterity.types import BoolArray, FiniteSpec, FloatArray, IntArray, Transition
+
+Places = Literal["each", "alike"]
+EVENNESS = 2.0 ** np.arange(0, 13)  # the values of c that are compared
 
 
 class LayoutWorld(NamedTuple):
@@ -38,12 +47,13 @@ class LayoutTask(NamedTuple):
 class HiddenLayout:
     """The structured belief of a family that has a `Layout`."""
 
-    def __init__(self, spec: FiniteSpec, concentration: float) -> None:
+    def __init__(self, spec: FiniteSpec, concentration: float, places: Places = "each") -> None:
         if spec.layout is None:
             raise ValueError("this family has no layout")
         self.spec = spec
         self.layout = spec.layout
         self.concentration = concentration
+        self.places: Places = places
         here = np.zeros((*self.layout.move.shape, 2), dtype=np.int64)
         here[..., 0] = self.layout.move
         here[..., 1] = self.layout.found
@@ -56,18 +66,19 @@ class HiddenLayout:
         alpha[:, -1] = self.concentration
         return LayoutWorld(alpha, alpha)
 
-    def begin(self, world: LayoutWorld) -> tuple[LayoutWorld, LayoutTask]:
+    def begin(self, world: LayoutWorld) -> LayoutTask:
         """A new task: nothing seen yet."""
         nothing = np.zeros(self.spec.states, dtype=bool)
-        return LayoutWorld(world.alpha, world.alpha), LayoutTask(nothing, nothing)
+        return LayoutTask(nothing, nothing)
 
-    def observe(self, task: LayoutTask, row: Transition) -> LayoutTask:
-        """The state that the action led to is empty, or holds the thing."""
-        entered = int(self.layout.move[row.obs, row.action])
-        seen = np.arange(self.spec.states) == entered
-        if row.next_obs == self.layout.found:
-            return task._replace(found=task.found | seen)
-        return task._replace(empty=task.empty | seen)
+    def observe(self, task: LayoutTask, steps: Transition) -> LayoutTask:
+        """The states that the actions [B] led to are empty, or hold the thing."""
+        entered = self.layout.move[steps.obs, steps.action]
+        here = np.asarray(steps.next_obs) == self.layout.found
+        found, empty = task.found.copy(), task.empty.copy()
+        found[entered[here]] = True
+        empty[entered[~here]] = True
+        return LayoutTask(empty, found)
 
     def possible(self, task: LayoutTask) -> BoolArray:
         """[V, N + 1] the categories that what was seen leaves open."""
@@ -76,27 +87,68 @@ class HiddenLayout:
         somewhere = np.where(settled, found, ~task.empty[self.layout.where])
         return np.concatenate([somewhere, ~settled], axis=1)
 
-    def pool(self, world: LayoutWorld, task: LayoutTask) -> LayoutWorld:
-        """The world posterior given the present task as far as it was seen."""
-        return world._replace(alpha=learn_from_possible(world.before, self.possible(task)))
+    def pool(self, world: LayoutWorld, task: LayoutTask, final: bool = False) -> LayoutWorld:
+        """The world posterior given the present task as far as it was seen. `final`: it has ended."""
+        alpha = learn_from_possible(world.before, self.possible(task))
+        return LayoutWorld(alpha, alpha if final else world.before)
+
+    def weights(self, world: LayoutWorld, possible: BoolArray) -> FloatArray:
+        """[V, N + 1] in proportion to how probably a thing lies where, given the categories that are left."""
+        return (world.alpha if self.places == "each" else self.evened(world.alpha)) * possible
+
+    def evened(self, alpha: FloatArray) -> FloatArray:
+        """Parameters in which places are as alike as all things together say; none is somewhere more often."""
+        counts = np.maximum(alpha[:, :-1] - self.concentration / self.layout.where.shape[1], 0.0)
+        flat = EVENNESS[:, None, None] / counts.shape[1]
+        found = (gammaln(counts + flat) - gammaln(flat)).sum(axis=(1, 2))
+        total = counts.sum(axis=1)
+        found -= (gammaln(total + EVENNESS[:, None]) - gammaln(EVENNESS[:, None])).sum(axis=1)
+        even = EVENNESS[int(found.argmax())]
+        shares = (counts + even / counts.shape[1]) / (total[:, None] + even)
+        somewhere = alpha[:, :-1].sum(axis=1, keepdims=True)
+        return np.concatenate([somewhere * shares, alpha[:, -1:]], axis=1)
+
+    def _seen(self, task: LayoutTask, known: BoolArray) -> BoolArray:
+        """[V, N + 1] the categories that entering by a known pair [S, A] leaves open."""
+        certain = np.zeros(self.spec.states, dtype=bool)
+        certain[self.layout.move[known]] = True
+        return self.possible(LayoutTask(task.empty & certain, task.found & certain))
 
     def sample(
         self, generator: np.random.Generator, world: LayoutWorld, task: LayoutTask, known: BoolArray, count: int
     ) -> FiniteMDP:
         """`count` worlds: what entering by a known pair [S, A] showed holds; the rest is drawn from the world."""
-        certain = np.zeros(self.spec.states, dtype=bool)
-        certain[self.layout.move[known]] = True
-        possible = self.possible(LayoutTask(task.empty & certain, task.found & certain))
         # x ~ Categorical(theta) and theta ~ Dirichlet(alpha) anew for every draw: x comes as alpha, normalised
-        ladder = (world.alpha * possible).cumsum(axis=-1)
+        ladder = self.weights(world, self._seen(task, known)).cumsum(axis=-1)
         place = (ladder <= generator.random((count, len(ladder), 1)) * ladder[:, -1:]).sum(axis=-1)
         draw, variable = np.nonzero(place < self.layout.where.shape[1])
         here = np.zeros((count, self.spec.states))
         here[draw, self.layout.where[variable, place[draw, variable]]] = 1.0
-        chance = here[:, self.layout.move]
+        return self._process(here)
+
+    def mean(self, world: LayoutWorld, task: LayoutTask, known: BoolArray) -> FiniteMDP:
+        """The process in which entering a state finds something as often as it is believed to lie there."""
+        return self._process(self.state_chances(world, task, known)[0])
+
+    def _process(self, here: FloatArray) -> FiniteMDP:
+        """Of the chances [..., S] that something lies in a state."""
+        chance = here[..., self.layout.move]
         return FiniteMDP(
             np.stack([1.0 - chance, chance], axis=-1), self.successor, self.layout.reward * chance, self.spec.terminal
         )
+
+    def state_chances(self, world: LayoutWorld, task: LayoutTask, known: BoolArray) -> tuple[FloatArray, IntArray]:
+        """[S] the chance that a thing lies in a state, and its number; V where none can lie."""
+        weights = self.weights(world, self._seen(task, known))
+        chances = (weights / weights.sum(axis=-1, keepdims=True))[:, :-1]
+        here, thing = np.zeros(self.spec.states), np.full(self.spec.states, len(chances))
+        np.add.at(here, self.layout.where, chances)
+        thing[self.layout.where] = np.arange(len(chances))[:, None]
+        return np.minimum(here, 1.0), thing
+
+    def weight(self, world: LayoutWorld, task: LayoutTask, known: BoolArray) -> FloatArray:
+        """[S, A] one observation of a pair, once its state was entered: then all is known of it."""
+        return (task.empty | task.found)[self.layout.move].astype(np.float64)
 
 
 def learn_from_possible(alpha: FloatArray, possible: BoolArray) -> FloatArray:

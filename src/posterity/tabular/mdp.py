@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
 
 from posterity.types import BoolArray, FloatArray, IntArray
 
@@ -62,15 +64,16 @@ def policy_values(mdp: FiniteMDP, policy: FloatArray, gamma: float) -> FloatArra
     """V[S] of a stochastic policy [S, A], by one linear solve: (I - gamma P_policy) V = r_policy."""
     states = policy.shape[0]
     alive = ~mdp.terminal
+    reward = np.where(alive, (policy * mdp.reward).sum(axis=1), 0.0)
     weight = policy[:, :, None] * mdp.probability * alive[:, None, None]
-    matrix = np.zeros((states, states))
     if mdp.successor is None:
         matrix = weight.sum(axis=1)
-    else:
-        origin = np.broadcast_to(np.arange(states)[:, None, None], weight.shape)
-        np.add.at(matrix, (origin, mdp.successor), weight)
-    reward = np.where(alive, (policy * mdp.reward).sum(axis=1), 0.0)
-    return np.asarray(np.linalg.solve(np.eye(states) - gamma * matrix, reward), dtype=np.float64)
+        return np.asarray(np.linalg.solve(np.eye(states) - gamma * matrix, reward), dtype=np.float64)
+    origin = np.broadcast_to(np.arange(states)[:, None, None], weight.shape)
+    places = origin.ravel(), mdp.successor.ravel()
+    moves = sparse.csr_array((weight.ravel(), places), shape=(states, states))
+    system = sparse.eye_array(states, format="csc") - gamma * moves.tocsc()
+    return np.asarray(spsolve(system, reward), dtype=np.float64)
 
 
 def greedy(quality: FloatArray, slack: float = 1e-9) -> FloatArray:

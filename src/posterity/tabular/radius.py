@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, gammaln, xlog1py, xlogy
 
 from posterity.errors import UserError
-from posterity.tabular.dirichlet import log_gammas
+from posterity.tabular.sampling import log_gammas
 from posterity.types import BoolArray, FloatArray
 
 SEED = 2022  # of the generator used where none is given: the same question gets the same answer
