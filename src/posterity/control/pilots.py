@@ -131,7 +131,7 @@ class ModelPilot(Pilot):
         """The first action of the best plan found in time."""
         found = self.search.decide(key, obs, self.agent.acting(_vblrl(state)), first, budget)
         self.iterations = found.iterations
-        return found.mean[0]
+        return self.agent.spec.decoded(found.mean[0])
 
     def prepare(self, key: Key, state: object) -> None:
         """Makes the model that acts."""
@@ -152,7 +152,8 @@ class ModelPilot(Pilot):
 
     def forecast(self, key: Key, state: object, obs: HostArray, action: HostArray) -> Forecast:
         """By networks drawn from the acting model."""
-        told = self._forecast([key], self.agent.acting(_vblrl(state)), obs[None], action[None])
+        move = self.agent.spec.encoded(action)
+        told = self._forecast([key], self.agent.acting(_vblrl(state)), obs[None], move[None])
         mean, aleatoric, epistemic = (np.asarray(part)[0] for part in told)
         return Forecast(
             float(mean[0]), mean[1:], float(aleatoric[0]), aleatoric[1:], float(epistemic[0]), epistemic[1:]
@@ -161,6 +162,7 @@ class ModelPilot(Pilot):
     def explains(self, key: Key, state: object, rows: Transition) -> HostArray:
         """By the acting model or by the world's, whichever explains them better on the whole."""
         here = _vblrl(state)
+        rows = rows._replace(action=self.agent.spec.encoded(rows.action))
         arrays = [np.asarray(part, np.float32)[None] for part in rows[:4]]
         models = [self.agent.acting(here)]
         if self.agent.variant.inherits:  # in a task's first iteration the world's model acts
@@ -175,18 +177,18 @@ class ModelPilot(Pilot):
         for task, count in enumerate(np.asarray(memory.filled).tolist()):
             none = np.zeros(count, bool)
             obs, action, reward, next_obs = (np.asarray(part)[task, :count] for part in memory[:4])
-            tasks.append(Transition(obs, action, reward, next_obs, none, none))
+            tasks.append(Transition(obs, self.agent.spec.decoded(action), reward, next_obs, none, none))
         return tasks
 
     def bounded(self, state: object, transitions: int, task: int | None = None) -> VblrlState:
         """Evenly spaced over the life of each task. What is thinned out often is mostly recent."""
         here = _vblrl(state)
-        parts = [np.array(part) for part in here.replay]
-        filled = parts[4]
+        parts = [np.array(part) for part in here.replay if part is not None]
+        filled, kinds = parts[4], [*parts[:4], *parts[5:]]
         for each, count in enumerate(filled[0].tolist()):
             if count > transitions and task in (None, each):
                 kept = np.linspace(0, count - 1, transitions).astype(int)
-                for part in parts[:4]:
+                for part in kinds:
                     part[0, each, :transitions] = part[0, each, kept]
                 filled[0, each] = transitions
         return here._replace(replay=Replay(*(jnp.asarray(part) for part in parts)))
@@ -195,14 +197,14 @@ class ModelPilot(Pilot):
         """All sizes of the search that fit; what is told; and one round of learning, which is thrown away."""
         here, spec = _vblrl(state), self.agent.spec
         obs = np.asarray(here.normaliser.input_mean)[0, : spec.obs_dim].astype(np.float32)
-        action = ((spec.low + spec.high) / 2.0).astype(np.float32)
+        action = spec.decoded(((spec.low + spec.high) / 2.0).astype(np.float32))
         self.search.warm_up(key, obs, self.agent.acting(here), budget)
         self.forecast(key, here, obs, action)
         count = self.agent.budget.steps_per_iteration
         none = np.zeros((1, count), bool)
         rows = Transition(
             np.tile(obs, (1, count, 1)),
-            np.tile(action, (1, count, 1)),
+            np.tile(action, (1, count, *(1 for _ in action.shape))),
             np.zeros((1, count), np.float32),
             np.tile(obs, (1, count, 1)),
             none,
