@@ -150,7 +150,7 @@ class Training:
     ) -> tuple[TerminationTraining, jax.Array]:
         """What ends an episode, from all tasks so far; without transfer from this one."""
         place = jnp.arange(memory.filled.shape[0])
-        counts = place <= task if self.inherits else place == task
+        counts = (place >= 0) if self.inherits else place == task
         steps = self.settings.learner.gradient_steps
         return termination.fit(jax.random.fold_in(key, 3), training, units, memory, counts, steps)
 
@@ -222,7 +222,8 @@ class Training:
             return batch._replace(inputs=jnp.concatenate([batch.inputs, latents[number, place]], axis=-1))
 
         def world_batch(k: jax.Array) -> Batch:
-            rows = replay.sample_world(k, memory, task + 1, elbo.WORLD_BATCH_TASKS, settings.world_batch_size)
+            met = (memory.filled > 0).sum()  # the present task is the last of them, unless it was met before
+            rows = replay.sample_world(k, memory, met, elbo.WORLD_BATCH_TASKS, settings.world_batch_size)
             return _batch(units, rows)._replace(tasks=rows.task if self.settings.latent.size else None)
 
         own = who == "task"

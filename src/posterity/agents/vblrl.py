@@ -150,7 +150,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             facts |= self.programs.check([key.fold("check") for key in keys], self.acting(state), new)
             facts |= diagnostics.forecasts(state.forecast, rows, self.settings.planner.horizon)
         if self.settings.ensemble and self._compares(state):
-            models = self._model_of("task", state), self._model_of("world", state)
+            models = self.model_of("task", state), self.model_of("world", state)
             state = state._replace(
                 width=self.programs.widened([key.fold("width") for key in keys], state.width, *models, new)
             )
@@ -229,14 +229,15 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def acting(self, state: VblrlState) -> DynamicsModel:
         """The model that plans: in the first iterations of a task the world's, where it is inherited."""
         early = self.variant.inherits and state.iteration < self.start_iterations
-        return self._model_of("world" if early else self.variant.planner, state)
+        return self.model_of("world" if early else self.variant.planner, state)
 
     def _compares(self, state: VblrlState) -> bool:
         """Whether both posteriors have been fitted to this task, and one is the other's prior."""
         fitted = state.iteration * self.budget.steps_per_iteration >= self.settings.task_min_transitions
         return len(self.variant.fitted) == 2 and self.training.inherits and state.task_number > 0 and fitted
 
-    def _model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
+    def model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
+        """The task's model or the world's, as it is now."""
         posterior = state.world.posterior if who == "world" else state.task.posterior
         critic = None if state.critic is None else state.critic.critic
         latents = state.latents if who == "world" else state.task_latents

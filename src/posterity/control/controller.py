@@ -152,6 +152,7 @@ class Controller:
     def begin_task(self) -> None:
         """Another machine from now on: what is believed about the family becomes the prior of this task."""
         with self._lock:
+            self._pilot.restart()
             if self.agent.task_memory and self.header.tasks >= self.header.budget[0]:
                 raise UserError("There is no memory for another task; save, and load with a greater room=")
             self._state = self.agent.begin_task([self._next_key("begin")], self._state)

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from posterity.settings import NoSettings, Settings
 from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, StepFunction, Task
 
+RECURRING = "Probability that a task is one met before, which nobody tells; 0: all are new."  # a setting's help line
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
 

@@ -18,9 +18,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Env, Family
-from posterity.families.distributions import check_names
+from posterity.families.base import RECURRING, Env, Family
+from posterity.families.distributions import check_names, stream
 from posterity.families.estimate import Estimate, alive_box, random_play, told_bounds, told_numbers
+from posterity.families.streams import recurring
 from posterity.families.vary import Factory, Part, Registered, made, read_part
 from posterity.plugins import kind
 from posterity.settings import Settings, setting
@@ -35,6 +36,7 @@ class GymnasiumSettings(Settings):
     """What can vary between uses of one environment."""
 
     max_episode_steps: int = setting(0, "Steps after which an episode is cut off; 0: the family's own.", ge=0)
+    recurring: float = setting(0.0, RECURRING, ge=0, le=1)
 
 
 class Recipe(NamedTuple):
@@ -115,13 +117,14 @@ class GymnasiumFamily(Family):
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Every parameter of every task has a stream of its own, so that another parameter changes none of the rest."""
         tasks: list[Task] = []
+        values = {part.name: stream(part.drawn, key.fold(part.name), count) for part in self.recipe.parts}
         for index in range(count):
-            factors = {part.name: part.drawn(key.fold(part.name, index).generator()) for part in self.recipe.parts}
+            factors = {part.name: values[part.name][index] for part in self.recipe.parts}
             named = [
                 f"{part.name} {'x' if part.factor else '='} {_short(factors[part.name])}" for part in self.recipe.parts
             ]
             tasks.append(Task(index, ", ".join(named), factors))
-        return tasks
+        return recurring(key, tasks, self.settings.recurring)
 
     def make(self, task: Task) -> Env:
         """The environment with the task's values, cut off after `max_episode_steps`."""
