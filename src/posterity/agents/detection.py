@@ -27,9 +27,10 @@ from posterity.agents.vblrl import NORMALISER_ITERATIONS, Vblrl
 from posterity.agents.vblrl_state import VblrlSnapshot, VblrlState
 from posterity.errors import UserError
 from posterity.models import change
-from posterity.models.change import Odds, Steps
+from posterity.models.change import Odds, Steps, Told
 from posterity.models.dynamics import DynamicsModel
 from posterity.models.posterior import Posterior
+from posterity.models.replay import Replay
 from posterity.types import BoolArray, FloatArray, HostArray, Transition
 
 BLOCK = 5  # steps between two looks
@@ -41,7 +42,7 @@ class Known(NamedTuple):
     posterior: Posterior  # leaves [L, K, E, ...]
     prior: Posterior  # leaves [L, K, E, ...]
     latents: jax.Array | None  # [L, K, E, M, Z]
-    squares: FloatArray  # [L, K + 1, 1 + O] squared errors so far, in units of the foretold variance; last: the world's
+    scales: FloatArray  # [L, K, 1 + O] how large squared errors usually are, in units of the foretold variance
     iterations: HostArray  # [L, K] that it learned from
 
 
@@ -49,9 +50,14 @@ class Decisions(NamedTuple):
     """What was decided in the present iteration, for the record."""
 
     count: int = 0
-    step: int = -1  # of the last one; -1: there was none
+    first: int = -1  # step of the first one; -1: there was none
+    step: int = -1  # of the last one
     back: int = 0  # 1: the last one went back to a task known before
     log_odds: float = 0.0  # of it
+
+    def with_one(self, step: int, back: bool, log_odds: float) -> Decisions:
+        """And one more."""
+        return Decisions(self.count + 1, self.first if self.count else step, step, int(back), log_odds)
 
 
 class DetectingState(NamedTuple):
@@ -76,7 +82,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         if len(agent.variant.fitted) < 2:
             raise UserError("boundaries detect needs a posterior of each task and one of the world: method vblrl")
         self.agent, self.tasks = agent, agent.budget.tasks
-        self._densities = lanes.compiled(self._densities_one, agent.settings.outer_precision)
+        self._foretold = lanes.compiled(self._foretold_one, agent.settings.outer_precision)
 
     def init(self, keys: Keys) -> DetectingState:
         """Nothing is known, not even that a task has begun."""
@@ -88,8 +94,8 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         fresh = inner.task.posterior, inner.prior
         posterior, prior = (jax.tree.map(room, each) for each in fresh)
         latents = None if inner.task_latents is None else room(inner.task_latents)
-        squares = np.full((1, self.tasks + 1, width), change.UNKNOWN)
-        known = Known(posterior, prior, latents, squares, np.zeros((1, self.tasks), np.int64))
+        scales = np.full((1, self.tasks, width), change.UNKNOWN)
+        known = Known(posterior, prior, latents, scales, np.zeros((1, self.tasks), np.int64))
         odds = change.no_odds(self.tasks)
         dims = (self.agent.spec.obs_dim, len(self.agent.spec.low))
         shapes = ((1, BLOCK, dims[0]), (1, BLOCK, dims[1]), (1, BLOCK), (1, BLOCK, dims[0]))
@@ -126,47 +132,49 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         """The state after the last steps have been weighed."""
         present, known = state.inner.task_number, self._with_present(state)
         world = self.agent.model_of("world", state.inner)
-        told = self._densities([key.fold("detect") for key in keys], known[:3], world, known.squares, *state.block)
-        density, squares = (np.asarray(part, np.float64)[0] for part in told)
-        before = Odds(state.odds.log[0], state.odds.since[0])
+        memory = state.inner.replay, present
+        program = self._foretold([key.fold("detect") for key in keys], known[:3], world, *memory, *state.block)
+        told = Told(*(np.asarray(part, np.float64)[0] for part in program))
+        nats, before = change.evidence(told, known.scales[0], present), Odds(state.odds.log[0], state.odds.since[0])
         young = self.agent.start_iterations + (NORMALISER_ITERATIONS - 1 if present == 0 else 0)
         settled = state.inner.iteration >= young  # else its own posterior, or how far it is off, is yet to be learned
-        odds = change.after(before, density, present, state.count, settled and state.count < self.tasks)
+        odds = change.after(before, nats, present, state.count, settled and state.count < self.tasks)
         now = change.decided(odds)
         if now is not None:
             return self._switched(keys, state._replace(known=known), odds, now)
         if np.logaddexp.reduce(odds.log) < 0.0:  # what may already be another task teaches nothing about this one
-            kept = known.squares.copy()
-            both = [present, self.tasks]
-            kept[0, both] = change.learned_squares(kept[0, both], squares[:, both])
-            state = state._replace(known=state.known._replace(squares=kept))
+            scales = known.scales.copy()
+            scales[0, present] = change.learned_scale(
+                scales[0, present], told.squares[present] / told.variance[present]
+            )
+            state = state._replace(known=state.known._replace(scales=scales))
         return state._replace(odds=Odds(odds.log[None], odds.since[None]))
 
-    def _densities_one(
+    def _foretold_one(
         self,
         key: jax.Array,
         beliefs: tuple[Posterior, Posterior, jax.Array | None],
         world: DynamicsModel,
-        squares: jax.Array,
+        memory: Replay,
+        present: jax.Array,
         obs: jax.Array,
         action: jax.Array,
         reward: jax.Array,
         next_obs: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
-        """[W, K + 1] log densities by every task and as a new one; [W, K + 1, 1 + O] their squared errors."""
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """[K, W, 1 + O] squared errors and variances of every task, and [W] how near the present task was."""
         steps, network = Steps(obs, action, reward, next_obs), self.agent.settings.network
         strength = self.agent.settings.noise("task")
         noise = jnp.float32(strength) if strength else None
 
         def of_task(q: Posterior, latents: jax.Array | None) -> tuple[jax.Array, jax.Array]:
             model = world._replace(posterior=q._replace(latents=None), latents=latents, noise=noise)
-            return change.squared_errors(key, model, steps, network)
+            return change.foretold(key, model, steps, network)
 
-        errors, log_variance = jax.vmap(of_task)(beliefs[0], beliefs[2])
-        own = jax.vmap(change.log_density)(errors, log_variance, squares[:-1])
-        others, spread = change.squared_errors(key, world, steps, network)
-        new = change.new_log_density(others, spread, squares[-1])
-        return jnp.concatenate([own, new[None]]).T, jnp.swapaxes(jnp.concatenate([errors, others[None]]), 0, 1)
+        inputs = world.normaliser.inputs
+        seen = inputs(memory.obs[present], memory.action[present])
+        near = change.nearness(inputs(obs, action), seen, memory.filled[present])
+        return *jax.vmap(of_task)(beliefs[0], beliefs[2]), near
 
     def _with_present(self, state: DetectingState) -> Known:
         """What is known of tasks, the present one as it is now."""
@@ -179,7 +187,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         prior = jax.tree.map(put, state.known.prior, inner.prior)
         kept, own = state.known.latents, inner.task_latents
         latents = None if kept is None or own is None else put(kept, own)
-        return Known(posterior, prior, latents, state.known.squares, state.known.iterations)
+        return Known(posterior, prior, latents, state.known.scales, state.known.iterations)
 
     def _switched(self, keys: Keys, state: DetectingState, odds: Odds, now: int) -> DetectingState:
         """Another task is the present one, from the steps on that began to speak for it."""
@@ -194,9 +202,9 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             inner = self._returned(inner, known, now, int(iterations[0, now]))
         else:
             inner = self.agent.begin_task([key.fold("begin") for key in keys], inner._replace(task_number=count - 1))
-            squares = known.squares.copy()
-            squares[0, count] = change.UNKNOWN
-            known, count = known._replace(squares=squares), count + 1
+            scales = known.scales.copy()
+            scales[0, count] = change.UNKNOWN
+            known, count = known._replace(scales=scales), count + 1
         nothing = change.no_odds(self.tasks)
         return state._replace(
             inner=inner,
@@ -204,7 +212,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             odds=Odds(nothing.log[None], nothing.since[None]),
             count=count,
             began=max(state.seen - int(odds.since[now]), 0),
-            decisions=Decisions(state.decisions.count + 1, state.seen, int(back), float(odds.log[now])),
+            decisions=state.decisions.with_one(state.seen, back, float(odds.log[now])),
         )
 
     def _returned(self, inner: VblrlState, known: Known, task: int, iterations: int) -> VblrlState:
@@ -240,9 +248,18 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         info["believed_task"] = np.array([inner.task_number])
         info["switches"] = np.array([last.count])
         if last.count:
-            facts = {"switch_step": last.step, "switch_back": last.back, "switch_log_odds": last.log_odds}
+            facts = {
+                "switch_first_step": last.first,
+                "switch_step": last.step,
+                "switch_back": last.back,
+                "switch_log_odds": last.log_odds,
+            }
             info |= {name: np.array([value]) for name, value in facts.items()}
         return state._replace(inner=inner, seen=0, began=0, decisions=Decisions()), info
+
+    def extend(self, state: DetectingState, fresh: DetectingState) -> DetectingState:
+        """What is known of tasks keeps its place; what speaks for a change is asked anew."""
+        return super().extend(state._replace(odds=fresh.odds), fresh)
 
     @property
     def start_iterations(self) -> int:
