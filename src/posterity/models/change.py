@@ -34,6 +34,7 @@ FREEDOM = 4.0  # degrees of freedom of Student's t
 NETWORKS = 8  # that a forecast is made with
 NEAR = 0.2  # a distance, in standard deviations of the inputs
 LARGER = (2.0, 4.0)  # errors in a new task, in those that were usual
+LEAST = 0.03  # an error of which, in deviations of the targets, is never odd
 RATE = 0.02  # of one step in the running scale of errors
 SCALES = (0.01, 100.0)  # the least and the greatest of it
 UNKNOWN = 1.0  # what it is for a task of which nothing is known yet
@@ -87,7 +88,7 @@ def no_odds(tasks: int) -> Odds:
 
 def evidence(told: Told, scales: FloatArray, present: int) -> FloatArray:
     """[W, K + 1] nats for each task, and for a new one; `scales` [K, 1 + O] are the usual errors of each."""
-    usual = told.variance * scales[:, None]
+    usual = np.maximum(told.variance * scales[:, None], LEAST**2)
     width = np.maximum(usual, usual[present])
     better = _density(told.squares, width) - _density(told.squares[present], width)
     off = _off(told.squares, usual)  # [K, W]
