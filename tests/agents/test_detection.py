@@ -62,19 +62,19 @@ def switched(agent: Detecting, state: DetectingState, to: int) -> DetectingState
 
 def test_only_the_first_task_is_announced(agent: Detecting, begun: DetectingState):
     assert agent.begin_task(KEYS, begun) is begun
-    assert (begun.inner.task_number, begun.count) == (0, 1)
+    assert (begun.inner.task_number, begun.met) == (0, 1)
 
 
 def test_a_task_that_comes_back_is_as_it_was_left(agent: Detecting, begun: DetectingState):
     learned, _ = agent.update(KEYS, begun, rows())
     learned, _ = agent.update(KEYS, learned, rows())
     new = switched(agent, learned, BUDGET.tasks)
-    assert (new.inner.task_number, new.count, new.began) == (1, 2, 3)
+    assert (new.inner.task_number, new.met, new.began) == (1, 2, 3)
     new, info = agent.update(KEYS, new, rows(scale=-1.0))
     assert info["believed_task"] == 1
     assert (info["switches"], info["switch_step"], info["switch_back"]) == (1, 7, 0)
     back = switched(agent, new, 0)
-    assert (back.inner.task_number, back.count) == (0, 2)
+    assert (back.inner.task_number, back.met) == (0, 2)
     same = jax.tree.map(np.array_equal, back.inner.task.posterior, learned.inner.task.posterior)
     assert all(jax.tree.leaves(same))
     assert back.inner.iteration == NORMALISER_ITERATIONS  # units are not estimated again
@@ -83,7 +83,7 @@ def test_a_task_that_comes_back_is_as_it_was_left(agent: Detecting, begun: Detec
 def test_a_task_begun_in_error_leaves_its_place_free(agent: Detecting, begun: DetectingState):
     learned, _ = agent.update(KEYS, begun, rows())
     mistaken = switched(agent, learned, BUDGET.tasks)
-    assert switched(agent, mistaken, 0).count == 1
+    assert switched(agent, mistaken, 0).met == 1
 
 
 def test_an_iteration_that_mostly_belongs_to_another_task_is_not_learned_from(agent: Detecting, begun: DetectingState):

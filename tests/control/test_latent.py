@@ -35,6 +35,7 @@ def step(value: float) -> Transition:
 def test_after_the_first_transitions_the_latest_take_the_place_of_the_oldest(pilot: ModelPilot):
     keys = [Key.of(0)]
     state: VblrlState = pilot.agent.begin_task(keys, pilot.agent.begin_task(keys, pilot.agent.init(keys)))
+    before = state
     for number in range(80):
         before = state
         state = pilot.observe(Key.of(number), state, step(float(number)))

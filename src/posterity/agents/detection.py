@@ -49,7 +49,7 @@ class Known(NamedTuple):
 class Decisions(NamedTuple):
     """What was decided in the present iteration, for the record."""
 
-    count: int = 0
+    switches: int = 0
     first: int = -1  # step of the first one; -1: there was none
     step: int = -1  # of the last one
     back: int = 0  # 1: the last one went back to a task known before
@@ -57,7 +57,7 @@ class Decisions(NamedTuple):
 
     def with_one(self, step: int, back: bool, log_odds: float) -> Decisions:
         """And one more."""
-        return Decisions(self.count + 1, self.first if self.count else step, step, int(back), log_odds)
+        return Decisions(self.switches + 1, self.first if self.switches else step, step, int(back), log_odds)
 
 
 class DetectingState(NamedTuple):
@@ -67,7 +67,7 @@ class DetectingState(NamedTuple):
     known: Known
     odds: Odds  # [L, K + 1] each
     block: Recent  # [L, W, ...] the last steps
-    count: int  # tasks known
+    met: int  # tasks known
     seen: int  # steps of the present iteration
     began: int  # the first of them that belongs to the present task
     decisions: Decisions
@@ -105,9 +105,9 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
 
     def begin_task(self, keys: Keys, state: DetectingState) -> DetectingState:
         """Only the very first is told: later ones pass unnoticed here."""
-        if state.count:
+        if state.met:
             return state
-        return state._replace(inner=self.agent.begin_task(keys, state.inner), count=1)
+        return state._replace(inner=self.agent.begin_task(keys, state.inner), met=1)
 
     def act(
         self, keys: Keys, state: DetectingState, obs: HostArray, first: BoolArray
@@ -138,7 +138,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         nats, before = change.evidence(told, known.scales[0], present), Odds(state.odds.log[0], state.odds.since[0])
         young = self.agent.start_iterations + (NORMALISER_ITERATIONS - 1 if present == 0 else 0)
         settled = state.inner.iteration >= young  # else its own posterior, or how far it is off, is yet to be learned
-        odds = change.after(before, nats, present, state.count, settled and state.count < self.tasks)
+        odds = change.after(before, nats, present, state.met, settled and state.met < self.tasks)
         now = change.decided(odds)
         if now is not None:
             return self._switched(keys, state._replace(known=known), odds, now)
@@ -191,7 +191,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
 
     def _switched(self, keys: Keys, state: DetectingState, odds: Odds, now: int) -> DetectingState:
         """Another task is the present one, from the steps on that began to speak for it."""
-        inner, known, count = state.inner, state.known, state.count
+        inner, known, count = state.inner, state.known, state.met
         iterations = known.iterations.copy()
         left = max(inner.iteration, NORMALISER_ITERATIONS) if inner.task_number == 0 else inner.iteration
         iterations[0, inner.task_number] = left
@@ -210,7 +210,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             inner=inner,
             known=known._replace(iterations=iterations),
             odds=Odds(nothing.log[None], nothing.since[None]),
-            count=count,
+            met=count,
             began=max(state.seen - int(odds.since[now]), 0),
             decisions=state.decisions.with_one(state.seen, back, float(odds.log[now])),
         )
@@ -246,8 +246,8 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             info |= told
         last = state.decisions
         info["believed_task"] = np.array([inner.task_number])
-        info["switches"] = np.array([last.count])
-        if last.count:
+        info["switches"] = np.array([last.switches])
+        if last.switches:
             facts = {
                 "switch_first_step": last.first,
                 "switch_step": last.step,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from posterity.commands.arguments import parse, terminal, typed
 from posterity.errors import UserError
@@ -47,10 +47,11 @@ def export(args: Sequence[str]) -> int:
 def _told(agent: object, state: object):
     """The learner of a run that had to detect its tasks, and how many it has found."""
     from posterity.agents.detection import Detecting, DetectingState
+    from posterity.experiment.run import AnyAgent
 
     assert isinstance(agent, Detecting)
     assert isinstance(state, DetectingState)
-    return agent.agent, state.inner, state.count
+    return cast(AnyAgent, agent.agent), state.inner, state.met
 
 
 def _read(asked: ExportArgs, command: str):

@@ -85,7 +85,8 @@ def stream(drawn: Distribution, key: Key, count: int) -> list[Value]:
     """[count] the values of the first tasks."""
     if drawn.walk is None:
         return [drawn(key.fold(index).generator()) for index in range(count)]
-    return list(drifting(key, count, lambda at: float(at.generator().uniform(*drawn.walk[:2])), *drawn.walk))
+    low, high, step = drawn.walk
+    return list(drifting(key, count, lambda at: float(at.generator().uniform(low, high)), low, high, step))
 
 
 def choice(*values: Value) -> Distribution:

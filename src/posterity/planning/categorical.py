@@ -23,7 +23,8 @@ WIDTH = 0.5  # share of the uniform distribution in what a search begins with, a
 
 def start(horizon: int, actions: int) -> Plan:
     """Every action is as likely."""
-    return Plan(jnp.full((horizon, actions), 1.0 / actions), jnp.zeros((horizon, actions)))
+    equal = np.full((horizon, actions), 1.0 / actions)
+    return Plan(jnp.float32(equal), jnp.float32(0.0 * equal))
 
 
 def widened(plan: Plan) -> Plan:
@@ -70,8 +71,12 @@ def _enumerated(key: jax.Array, score: Score, begin: Plan, times: int) -> Plan:
     """The best of all sequences, by its mean score."""
     horizon, actions = begin.mean.shape
     numbers = np.indices((actions,) * horizon).reshape(horizon, -1).T  # [A^T, T]
-    every = jnp.asarray(np.eye(actions, dtype=np.float32)[numbers])
-    scores = jax.lax.map(lambda k: score(k, every), jax.random.split(key, times)).mean(axis=0)
+    every = jnp.float32(np.eye(actions)[numbers])
+
+    def once(total: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
+        return total + score(k, every), None
+
+    scores, _ = jax.lax.scan(once, jnp.float32(np.zeros(len(numbers))), jax.random.split(key, times))
     finite = jnp.isfinite(scores)
     place = jnp.where(finite, scores, -jnp.inf).argmax()
     return begin._replace(mean=jnp.where(finite.any(), every[place], begin.mean))

@@ -71,7 +71,7 @@ class DiscreteSearch:
 
     def around(self, mean: jax.Array) -> Plan:
         """With probabilities that are less certain than those of the plan."""
-        return categorical.widened(Plan(mean, jnp.zeros_like(mean)))
+        return categorical.widened(Plan(mean, 0.0 * mean))
 
     def shifted(self, plan: Plan) -> Plan:
         """Likewise; the last action is as likely as any."""
@@ -86,4 +86,4 @@ def make_search(spec: Spec, settings: PlannerSettings) -> Search:
     """The search for the actions that a task has."""
     if spec.actions:
         return DiscreteSearch(spec.actions, settings)
-    return RealSearch(jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32), settings)
+    return RealSearch(jnp.float32(spec.low), jnp.float32(spec.high), settings)
