@@ -147,10 +147,14 @@ class Spec(NamedTuple):
         actions: int,
         max_episode_steps: int,
         alive: tuple[FloatArray, FloatArray] | None = None,
-        **others: Any,
+        *,
+        reward: StepFunction | None = None,
+        terminated: StepFunction | None = None,
+        learn_termination: bool = False,
     ) -> Spec:
         """With discrete actions, numbered from 0."""
-        return cls(obs_dim, np.zeros(actions), np.ones(actions), max_episode_steps, alive, **others, actions=actions)
+        sizes = (obs_dim, np.zeros(actions), np.ones(actions), max_episode_steps, alive, None)
+        return cls(*sizes, reward, terminated, learn_termination, actions)
 
     def random_action(self, generator: np.random.Generator) -> HostArray:
         """Uniform over all actions: [A], or the number [] of a discrete one."""

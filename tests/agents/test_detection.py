@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from posterity import tree
 from posterity.agents import memory
 from posterity.agents.detection import BLOCK, Detecting, DetectingState, detecting
 from posterity.agents.training import VblrlSettings
@@ -104,6 +105,20 @@ def test_every_few_steps_are_weighed(agent: Detecting, begun: DetectingState):
         state = agent.observe(KEYS, state, Transition(*(np.asarray(part)[:, step] for part in rows())))
     assert (state.known.scales[0, 0] != before[0, 0]).all()
     np.testing.assert_array_equal(state.known.scales[0, 1:], before[0, 1:])
+
+
+def test_what_is_decided_is_the_same_after_a_checkpoint(agent: Detecting, begun: DetectingState):
+    """All that decides is in the state: written as arrays and read back, it comes to the same."""
+    state = begun
+    for _ in range(NORMALISER_ITERATIONS):
+        state, _ = agent.update(KEYS, state, rows())
+    arrays = {name: np.asarray(leaf) for name, leaf in tree.leaves(state)}
+    read = tree.filled(agent.init(KEYS), arrays)
+    for step in range(2 * BLOCK):
+        row = Transition(*(np.asarray(part)[:, step] for part in rows()))
+        state, read = (agent.observe([Key.of(step)], each, row) for each in (state, read))
+    for (name, one), (_, other) in zip(tree.leaves(state), tree.leaves(read), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other), err_msg=name)
 
 
 def test_a_full_memory_is_thinned_evenly():
