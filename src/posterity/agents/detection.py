@@ -181,7 +181,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         inner, place = state.inner, state.inner.task_number
 
         def put(kept: jax.Array, now: jax.Array) -> jax.Array:
-            return kept.at[:, place].set(now)
+            return jnp.asarray(kept).at[:, place].set(now)
 
         posterior = jax.tree.map(put, state.known.posterior, inner.task.posterior)
         prior = jax.tree.map(put, state.known.prior, inner.prior)
