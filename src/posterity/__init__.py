@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posterity.api import evaluate, load, read, resume, run
     from posterity.control.controller import Controller
+    from posterity.control.plain import PlainPolicy
     from posterity.families.base import Family
     from posterity.families.distributions import choice, drift, log_uniform, normal, uniform
 
@@ -19,6 +20,7 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "Controller",
     "Family",
+    "PlainPolicy",
     "choice",
     "drift",
     "evaluate",
@@ -33,6 +35,7 @@ __all__ = [
 _PLACES = {
     "Controller": "control.controller",
     "Family": "families.base",
+    "PlainPolicy": "control.plain",
     **dict.fromkeys(("choice", "drift", "log_uniform", "normal", "uniform"), "families.distributions"),
 }
 
