@@ -51,7 +51,11 @@ def test_a_gymnasium_environment_with_a_hidden_parameter_is_a_family(tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "hidden"),
-    [("pole_mass", "mass:pole"), ("swimmer_viscosity", "viscosity"), ("torque_gain", "action_gain")],
+    [
+        ("pole_mass", "mass:pole"),
+        ("swimmer_viscosity", "viscosity"),
+        ("torque_gain", "action_gain"),
+    ],
 )
 def test_a_machine_in_ten_lines_is_a_family(tmp_path: Path, name: str, hidden: str):
     pytest.importorskip("mujoco")

@@ -1,9 +1,9 @@
 """Lifelong reinforcement learning: what was learned of earlier tasks is the prior for the next one.
 
 `posterity.run`, `resume`, `load`, `evaluate` and `read` are the library; see api.py. `posterity.Family.from_gymnasium`
-makes a family of tasks from an environment of one's own, and `uniform`, `log_uniform`, `normal` and `choice` are what
-its hidden parameters can be drawn from. `posterity.Controller` takes what was learned to a machine. Importing this
-loads none of it.
+makes a family of tasks from an environment of one's own, and `uniform`, `log_uniform`, `normal`, `choice` and `drift`
+are what its hidden parameters can be drawn from. `posterity.Controller` takes what was learned to a machine. Importing
+this loads none of it.
 """
 
 from importlib import import_module
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posterity.api import evaluate, load, read, resume, run
     from posterity.control.controller import Controller
+    from posterity.control.plain import PlainPolicy
     from posterity.families.base import Family
-    from posterity.families.distributions import choice, log_uniform, normal, uniform
+    from posterity.families.distributions import choice, drift, log_uniform, normal, uniform
 
 __version__ = "0.2.0.dev0"
 __all__ = [
     "Controller",
     "Family",
+    "PlainPolicy",
     "choice",
+    "drift",
     "evaluate",
     "load",
     "log_uniform",
@@ -32,7 +35,8 @@ __all__ = [
 _PLACES = {
     "Controller": "control.controller",
     "Family": "families.base",
-    **dict.fromkeys(("choice", "log_uniform", "normal", "uniform"), "families.distributions"),
+    "PlainPolicy": "control.plain",
+    **dict.fromkeys(("choice", "drift", "log_uniform", "normal", "uniform"), "families.distributions"),
 }
 
 

@@ -31,7 +31,8 @@ HostArray: TypeAlias = NDArray[Any]  # in the host's memory, of any kind of numb
 Facts: TypeAlias = Mapping[str, Any]  # names and plain values, as in a JSON object or a TOML table
 Record: TypeAlias = dict[str, Any]  # the same, to be filled in
 Array: TypeAlias = "HostArray | jax.Array"
-StepFunction: TypeAlias = Callable[[Array, Array, Array], Array]  # (obs [B, O], action [B, A], next_obs [B, O]) -> [B]
+# (obs [B, O], action [B, A] or the number [B] of a discrete one, next_obs [B, O]) -> [B]
+StepFunction: TypeAlias = Callable[[Array, Array, Array], Array]
 
 
 class Key(NamedTuple):
@@ -119,7 +120,11 @@ class FiniteSpec(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What an agent may know of every task of a family with real observations and actions."""
+    """What an agent may know of every task of a family with real observations.
+
+    Actions are real too, or one of a few (`Spec.discrete`). A discrete action is its number outside of an agent, and
+    one-hot inside: `low` and `high` are then the bounds of that.
+    """
 
     obs_dim: int  # O
     low: FloatArray  # [A] least action
@@ -130,6 +135,40 @@ class Spec(NamedTuple):
         None  # least scale of observations [O], of (reward, change) [1 + O]:
     )
     # what lies still in the first task may be elsewhere, or move, in the second
-    reward: StepFunction | None = None  # the reward of a step, where it is known
-    terminated: StepFunction | None = None  # whether a step ended its episode for good, where it is known
-    # These two are checked against the environment before a run. The planner learns the reward and goes by `alive`.
+    # What is known is used by plans instead of what is learned. Both are functions that JAX can trace.
+    reward: StepFunction | None = None  # the reward of a step
+    terminated: StepFunction | None = None  # whether a step ended its episode for good; instead of `alive`
+    learn_termination: bool = False  # episodes do end, and nobody says when
+    actions: int = 0  # how many discrete actions there are; 0: actions are real numbers
+
+    @classmethod
+    def discrete(
+        cls,
+        obs_dim: int,
+        actions: int,
+        max_episode_steps: int,
+        alive: tuple[FloatArray, FloatArray] | None = None,
+        *,
+        reward: StepFunction | None = None,
+        terminated: StepFunction | None = None,
+        learn_termination: bool = False,
+    ) -> Spec:
+        """With discrete actions, numbered from 0."""
+        sizes = (obs_dim, np.zeros(actions), np.ones(actions), max_episode_steps, alive, None)
+        return cls(*sizes, reward, terminated, learn_termination, actions)
+
+    def random_action(self, generator: np.random.Generator) -> HostArray:
+        """Uniform over all actions: [A], or the number [] of a discrete one."""
+        if self.actions:
+            return np.asarray(generator.integers(self.actions))
+        return generator.uniform(self.low, self.high).astype(np.float32)
+
+    def encoded(self, action: Array) -> HostArray:
+        """Actions as networks take them: [..., A] one-hot if they are discrete and come as numbers [...]."""
+        given = np.asarray(action)
+        return np.eye(self.actions, dtype=np.float32)[given.astype(int)] if self.actions else given
+
+    def decoded(self, action: Array) -> HostArray:
+        """The other way round."""
+        given = np.asarray(action)
+        return given.argmax(axis=-1) if self.actions else given

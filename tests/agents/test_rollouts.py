@@ -159,3 +159,43 @@ def test_why_the_plain_path_is_taken_is_said_in_one_line():
 def test_kernels_that_are_on_and_cannot_imagine_are_refused():
     with pytest.raises(UserError, match=r"^kernels are on, but the fused planner needs a hidden layer$"):
         rollouts("on", NetworkSettings(hidden=()))
+
+
+def test_a_known_reward_and_termination_take_the_place_of_what_was_learned():
+    """The network of `knows` predicts the reward x; known is 10 + the first action, until x is below -1.02."""
+    spec = SPEC._replace(
+        reward=lambda obs, action, next_obs: 10.0 + action[:, 0],
+        terminated=lambda obs, action, next_obs: next_obs[:, 0] < -1.02,
+    )
+    planner = SETTINGS.planner.model_copy(update={"output": "mean"})
+    rollouts = Rollouts(spec, planner, NETWORK, "off", "f32", 0.99)
+    own = DynamicsModel(TASK, normaliser.identity(1, 2), None, jnp.ones(2))
+    stays, leaves = jnp.zeros((6, 2)), jnp.full((6, 2), -1.0)
+    returns, _ = rollouts.forward(jax.random.key(0), own, jnp.array([-1.0]))(
+        jax.random.key(1), jnp.stack([stays, leaves])
+    )
+    np.testing.assert_allclose(returns[:, 0], 60.0)
+    np.testing.assert_allclose(returns[:, 1], 9.0)  # the first step leads to -1.05, and its reward counts
+
+
+def test_a_known_function_that_jax_cannot_trace_is_refused_in_one_line():
+    spec = SPEC._replace(reward=lambda obs, action, next_obs: np.array([float(x) for x in obs[:, 0]]))
+    with pytest.raises(UserError, match="JAX cannot trace reward=") as refused:
+        Rollouts(spec, SETTINGS.planner, NETWORK, "off", "f32", 0.99)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_known_function_is_given_the_number_of_a_discrete_action():
+    spec = Spec.discrete(1, 2, 40, reward=lambda obs, action, next_obs: jnp.where(action == 1, 5.0, 0.0))
+    rollouts = Rollouts(spec, SETTINGS.planner, NETWORK, "off", "f32", 0.99)
+    own = DynamicsModel(TASK, normaliser.identity(1, 2), None, jnp.ones(2))
+    candidates = jax.nn.one_hot(jnp.array([[0] * 6, [1, 0, 0, 0, 0, 1]]), 2)
+    returns, _ = rollouts.forward(jax.random.key(0), own, jnp.array([0.0]))(jax.random.key(1), candidates)
+    np.testing.assert_allclose(returns[0], [0.0, 10.0])
+
+
+def test_the_fused_planner_steps_back_with_a_reason_from_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("posterity.kernels.rollout.fallback_reason", lambda *_: "")
+    assert not Rollouts(SPEC, SETTINGS.planner, NETWORK, "auto", "bf16", 0.99).fallback_reason
+    learns = SPEC._replace(learn_termination=True)
+    assert "fused planner" in Rollouts(learns, SETTINGS.planner, NETWORK, "auto", "bf16", 0.99).fallback_reason

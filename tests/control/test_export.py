@@ -1,5 +1,7 @@
 """`posterity export`: one learner of a run, with a bounded memory."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +90,20 @@ def test_a_policy_is_played_too_and_says_what_it_cannot(tmp_path: Path):
         obs = [1.0, 0.0, 0.0]
         action = controller.act(obs, 1.0)
         np.testing.assert_array_equal(action, controller.act(obs, 1.0))
+        np.testing.assert_allclose(posterity.PlainPolicy.load(tmp_path / "m").act(obs), action, rtol=1e-5)
         controller.observe(obs, action, 0.0, obs)
         for asked in (lambda: controller.uncertainty(obs, action), controller.is_familiar):
             with pytest.raises(posterity.errors.UserError):
                 asked()
     with pytest.raises(posterity.errors.UserError, match="'npg' cannot go on learning"):
         Controller.load(tmp_path / "m", learn=True)
+    code = (
+        f"import sys, posterity; policy = posterity.PlainPolicy.load({str(tmp_path / 'm')!r}); "
+        "assert policy.act([1, 0, 0]).shape == (1,); assert not {'jax', 'gymnasium', 'optax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plain_policy_refuses_what_it_cannot_play(machine_file: Path):
+    with pytest.raises(posterity.errors.UserError, match="plans and has no policy: use Controller"):
+        posterity.PlainPolicy.load(machine_file)

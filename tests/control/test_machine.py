@@ -61,7 +61,8 @@ def forged(path: Path, machine: Machine, **fields: object) -> Path:
 
 def load(path: Path, trust: bool) -> object:
     machine = read_machine(path)
-    return building.state_of(building.build(machine, str(path), trust), machine, str(path))
+    spec = decoded(machine.header.spec, str(path))
+    return building.state_of(building.build(machine, spec, str(path), trust), machine, str(path))
 
 
 def refusal(path: Path, trust: bool = False) -> str:
@@ -120,6 +121,16 @@ def test_what_a_file_cannot_hold_is_refused_when_it_is_written():
     spec = Spec(2, np.array([-1.0]), np.array([1.0]), 10, dataclasses.replace)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="'alive' that a file cannot hold"):
         encoded(spec)
+
+
+def test_a_known_reward_has_to_be_given_again_when_a_file_is_loaded():
+    spec = Spec(2, np.array([-1.0]), np.array([1.0]), 10, None, reward=lambda obs, action, following: obs[:, 0])
+    fields = json.loads(json.dumps(encoded(spec)))
+    with pytest.raises(UserError, match="plans with a known reward: load it with reward="):
+        decoded(fields, "here")
+    assert decoded(fields, "here", {"reward": spec.reward}).reward is spec.reward
+    with pytest.raises(UserError, match="learned without a known terminated: load it without terminated="):
+        decoded(fields, "here", {"reward": spec.reward, "terminated": spec.reward})
 
 
 def test_a_truncated_file_is_refused_wherever_it_ends(small: Path):

@@ -141,6 +141,56 @@ def test_a_known_termination_is_checked_against_the_environment():
         check(pendulum(terminated=lambda obs, action, next_obs: np.ones(len(obs), bool)), 2, 0)
 
 
+def cartpole(**more: Any) -> Family:
+    return posterity.Family.from_gymnasium("CartPole-v1", {"length": posterity.uniform(0.3, 1)}, **more)
+
+
+def test_discrete_actions_are_numbers_outside_and_one_hot_inside():
+    spec = cartpole().spec
+    assert (spec.actions, len(spec.low), spec.obs_dim) == (2, 2, 4)
+    assert check(cartpole(alive="learn"), 2, 0) == []
+    drawn = np.array([spec.random_action(KEY.fold(place).generator()) for place in range(50)])
+    assert drawn.shape == (50,)
+    assert set(drawn.tolist()) == {0, 1}
+    np.testing.assert_array_equal(spec.encoded(np.array([[1, 0]])), [[[0, 1], [1, 0]]])
+    np.testing.assert_array_equal(spec.decoded(spec.encoded(drawn)), drawn)
+
+
+def test_a_spec_with_another_number_of_actions_than_the_environment_is_refused():
+    family = cartpole()
+    vars(family)["spec"] = Spec.discrete(4, 3, 500)
+    with pytest.raises(UserError, match=r"has 2 discrete actions, but spec.actions is 3"):
+        check(family, 1, 0)
+    vars(family)["spec"] = Spec.discrete(4, 2, 500)._replace(high=np.full(2, 2.0))
+    with pytest.raises(UserError, match=r"make it by Spec\.discrete"):
+        check(family, 1, 0)
+
+
+class Lottery(gymnasium.Env[Any, Any]):
+    """Ends by chance, which no box explains."""
+
+    action_space, observation_space = spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (2,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 2), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.np_random.uniform(-1, 1, 2), 0.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_a_termination_is_learned_where_episodes_end_and_nothing_says_when():
+    lottery = posterity.Family.from_gymnasium(
+        Lottery, {"x": (posterity.uniform(0, 1), lambda env, value: None)}, max_episode_steps=20
+    )
+    assert lottery.spec.learn_termination
+    assert lottery.spec.alive is None
+    assert "so what ends an episode is learned" in check(lottery, 1, 0)[0]
+    assert not pendulum().spec.learn_termination
+    assert not cartpole().spec.learn_termination  # a box explains the ends that random play has met
+    assert cartpole(alive="learn").spec.learn_termination
+
+
 class Wordy(gymnasium.Env[Any, Any]):
     """Says things instead of numbers."""
 
@@ -151,7 +201,9 @@ class Wordy(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize(
     ("env", "more", "says"),
     [
-        ("CartPole-v1", {"vary": {"length": posterity.uniform(0.3, 1)}}, "2 discrete actions"),
+        ("CartPole-v1", {"vary": {"action_gain": posterity.uniform(0.3, 1)}}, "'action_gain' is for real actions"),
+        ("Pendulum-v1", {"alive": "guess"}, "expected a box"),
+        ("Pendulum-v1", {"alive": {0: (0, 1)}, "terminated": lambda *_: True}, "give one of them"),
         ("Pendulum-v9", {}, "cannot be made: VersionNotFound"),
         ("Pendulum-v1", {"vary": {}}, "vary is empty"),
         ("Pendulum-v1", {"vary": {"g": 3}}, "expected a distribution"),

@@ -119,7 +119,7 @@ FAULTS = {
     "a reward that is NaN": (with_env(reward=float("nan")), "a reward is nan"),
     "a step that raises": (with_env(raises=KeyError("x")), "failed in step: KeyError"),
     "a close that raises": (with_env(close=OSError("no")), "closing the environment of task 0 failed: OSError, no"),
-    "discrete actions": (with_env(action_space=spaces.Discrete(3)), "3 discrete actions; expected a Box"),
+    "discrete actions": (with_env(action_space=spaces.Discrete(3)), "3 discrete actions, but spec has real ones"),
 }
 
 
@@ -147,7 +147,7 @@ def test_a_family_that_keeps_the_contract_has_nothing_to_be_told():
 def test_an_end_that_plans_do_not_know_is_noted():
     ending = with_env(step=(np.zeros(2), 0.0, True, False, {}))
     assert check(ending(), 2, 0) == [
-        "episodes terminate, but spec.alive is None: plans go on past the end of an episode"
+        "episodes terminate, but spec says nothing of it: plans go on past the end of an episode"
     ]
 
 

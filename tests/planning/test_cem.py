@@ -92,8 +92,8 @@ def test_the_best_are_those_a_sort_finds_and_of_equals_the_first():
     for seed in range(20):
         scores = jnp.round(4.0 * jax.random.normal(jax.random.key(seed), (50,))) / 4.0  # many are equal
         _, order = jax.lax.top_k(scores, 12)
-        np.testing.assert_array_equal(jnp.flatnonzero(cem._best(scores, 12)), jnp.sort(order))
-    assert cem._best(jnp.full(5, -jnp.inf), 2).tolist() == [True, True, False, False, False]
+        np.testing.assert_array_equal(jnp.flatnonzero(cem.best(scores, 12)), jnp.sort(order))
+    assert cem.best(jnp.full(5, -jnp.inf), 2).tolist() == [True, True, False, False, False]
 
 
 def test_an_iteration_moves_nine_tenths_of_the_way_to_the_mean_and_variance_of_its_elites():

@@ -57,3 +57,31 @@ def test_what_is_still_going_is_worth_its_last_state():
     box = (jnp.array([-10.0]), jnp.array([2.5]))
     got, _ = imagined_returns(KEY, walk, jnp.array([0.0]), candidates, 1, box, lambda last: 100 * last[..., 0])
     np.testing.assert_allclose(got, [[1 + 2 + 200, 0 + 2 + 200, 3]])
+
+
+def test_what_follows_a_likely_end_counts_by_the_probability_of_still_going():
+    """Every step ends with probability one half: 1 + 2 / 2 + 3 / 4, and an eighth of what the last place is worth."""
+    candidates = jnp.ones((1, 3, 1))
+    got, _ = imagined_returns(
+        KEY,
+        walk,
+        jnp.array([0.0]),
+        candidates,
+        1,
+        None,
+        lambda last: 80 * last[..., 0],
+        lambda place, action, following: jnp.full(place.shape[:2], 0.5),
+    )
+    np.testing.assert_allclose(got, [[1 + 2 / 2 + 3 / 4 + 240 / 8]])
+
+
+def test_what_follows_a_certain_end_is_nothing_even_if_it_is_not_finite():
+    def broken(key: jax.Array, obs: jax.Array, action: jax.Array) -> ImaginedStep:
+        following = obs + action[None]
+        return ImaginedStep(jnp.where(following[..., 0] > 2.5, jnp.nan, 1.0), following)
+
+    def over(place: jax.Array, action: jax.Array, following: jax.Array) -> jax.Array:
+        return (following[..., 0] > 1.5).astype(jnp.float32)
+
+    got, _ = imagined_returns(KEY, broken, jnp.array([0.0]), jnp.ones((1, 4, 1)), 1, None, None, over)
+    np.testing.assert_allclose(got, [[2.0]])

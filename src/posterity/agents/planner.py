@@ -19,9 +19,9 @@ from posterity.agents.inference import Adaptation
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models.dynamics import DynamicsModel
-from posterity.planning import cem
 from posterity.planning.cem import Plan
 from posterity.planning.rollout import Returns
+from posterity.planning.search import make_search
 from posterity.types import BoolArray, HostArray, Spec, Transition
 
 
@@ -29,9 +29,9 @@ class Planner:
     """The programs that plan, compiled once."""
 
     def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
-        self.spec, self.settings = spec, settings.planner
-        self.low, self.high = jnp.asarray(spec.low, jnp.float32), jnp.asarray(spec.high, jnp.float32)
-        self.fresh_plan = cem.start(settings.planner.horizon, self.low, self.high)
+        self.spec = spec
+        self.search = make_search(spec, settings.planner)
+        self.fresh_plan = self.search.fresh
         self.rollouts = Rollouts(
             spec,
             settings.planner,
@@ -49,9 +49,12 @@ class Planner:
         }
 
     def random_actions(self, keys: Keys) -> HostArray:
-        """[L, A] uniform within the bounds."""
-        drawn = [key.generator().uniform(self.spec.low, self.spec.high) for key in keys]
-        return np.stack(drawn).astype(np.float32)
+        """[L, A] uniform within the bounds, or the numbers [L] of discrete ones."""
+        return np.stack([self.spec.random_action(key.generator()) for key in keys])
+
+    def executed(self, action: jax.Array) -> HostArray:
+        """Actions [L, A] of plans as the environments take them."""
+        return self.spec.decoded(lanes.to_host(action))
 
     # One lane ----------------------------------------------------------------------------------------------------
 
@@ -61,7 +64,7 @@ class Planner:
         """The first action of what the search found, and where the next search begins."""
         draw_key, search_key = jax.random.split(key)
         found, _ = self._search(search_key, self.rollouts.forward(draw_key, model, obs), plan, first)
-        return found.mean[0], cem.shifted(found, self.fresh_plan)
+        return self.search.chosen(found.mean)[0], self.search.shifted(found)
 
     def _forecast(
         self, key: jax.Array, obs: jax.Array, model: DynamicsModel, action: jax.Array, after: Plan, sums: jax.Array
@@ -69,7 +72,7 @@ class Planner:
         """Adds to the forecasts what the found plan will earn within its horizon, by the networks it was found by."""
         draw_key, search_key = jax.random.split(key)
         within = self.rollouts.forward(draw_key, model._replace(critic=None), obs)
-        found = jnp.concatenate([action[None], after.mean[:-1]])
+        found = jnp.concatenate([action[None], self.search.chosen(after.mean)[:-1]])
         promised, _ = within(jax.random.split(search_key)[1], found[None])
         return sums + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
 
@@ -87,8 +90,9 @@ class Planner:
         draw_key, search_key = jax.random.split(key)
         returns = self.rollouts.backward(variant, draw_key, task, world, obs)
         found, last_key = self._search(search_key, returns, plan, first)
-        _, facts = returns(last_key, found.mean[None])
-        return found.mean[0], cem.shifted(found, self.fresh_plan), tuple(fact.mean() for fact in facts)
+        best = self.search.chosen(found.mean)
+        _, facts = returns(last_key, best[None])
+        return best[0], self.search.shifted(found), tuple(fact.mean() for fact in facts)
 
     def _search(self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array) -> tuple[Plan, jax.Array]:
         """What the search finds from where the last one ended, and a key that is left."""
@@ -98,7 +102,7 @@ class Planner:
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
             return returns(k, candidates)[0].mean(axis=0)
 
-        return cem.cem(search_key, score, begin, self.low, self.high, self.settings), last_key
+        return self.search.improved(search_key, score, begin), last_key
 
 
 class PlannedPolicy(Policy):
@@ -123,14 +127,16 @@ class PlannedPolicy(Policy):
             action, self.plan, self.shares = program(keys, obs, first, *self.models, self.plan)
         else:
             action, self.plan = self.planner.plan(keys, obs, first, *self.models, self.plan)
-        planned = lanes.to_host(action)
+        planned = self.planner.executed(action)
         if self.random.any():
-            planned = np.where(self.random[:, None], self.planner.random_actions(keys), planned)
+            anywhere = self.random.reshape(-1, *(1 for _ in planned.shape[1:]))
+            planned = np.where(anywhere, self.planner.random_actions(keys), planned)
         return planned
 
     def observe(self, keys: Keys, step: Transition) -> None:
         """Infers which task it is, where that is not known yet."""
         if self.adapts is not None:
+            step = step._replace(action=self.planner.spec.encoded(step.action))
             self.models = (self.adapts.observe(keys, self.models[0], step),)
 
     def facts(self) -> Info:

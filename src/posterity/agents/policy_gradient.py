@@ -36,6 +36,10 @@ from posterity.models.policy import ActionRange, Batch, PolicyParams, Shape
 from posterity.settings import Settings, setting
 from posterity.types import Array, BoolArray, Budget, FloatArray, HostArray, Spec, Transition
 
+DISCRETE = (
+    "The policy gradients (npg, ewc, lpg-ftw) act by a Gaussian, and this family's actions are discrete; use vblrl"
+)
+
 
 class GradientSettings(Settings):
     """What every policy gradient method can be told."""
@@ -131,6 +135,8 @@ class PolicyGradient(Agent[GradientState[Trained, Memory], Snapshot], Generic[Tr
     wants_curvature = False  # whether `end_task` is to be told the curvature of a finished task
 
     def __init__(self, spec: Spec, settings: GradientSettings, budget: Budget) -> None:
+        if spec.actions:
+            raise UserError(DISCRETE)
         self.spec, self.settings, self.budget = spec, settings, budget
         self.actions = ActionRange(np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32))
         self.action_dim = len(self.actions.low)

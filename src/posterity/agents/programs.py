@@ -27,6 +27,8 @@ class Programs:
 
         self.init = program(partial(training.init, tasks=tasks))
         self.init_critic = program(training.init_critic)
+        self.init_termination = program(training.init_termination)
+        self.fit_termination = program(training.fit_termination)
         self.restart = program(training.restart)
         self.fixed_prior = program(training.fixed_prior)
         self.task_prior = program(training.task_prior)

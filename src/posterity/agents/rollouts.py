@@ -8,6 +8,7 @@ backward   two models. Both predict for the same particles; the more confident o
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +17,38 @@ from posterity.errors import UserError
 from posterity.kernels import common
 from posterity.kernels import rollout as fused
 from posterity.kernels.weights import Precision
-from posterity.models import confidence, critic
+from posterity.models import confidence, critic, termination
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.mlp import Layers
 from posterity.planning.cem import PlannerSettings
-from posterity.planning.rollout import Box, ImaginedStep, Returns, Step, TerminalValue, imagined_returns
-from posterity.types import Spec
+from posterity.planning.rollout import Box, Ended, ImaginedStep, Returns, Step, TerminalValue, imagined_returns
+from posterity.types import Spec, StepFunction
+
+
+class KnownStep:
+    """A function of steps that the spec knows, for particles and candidates."""
+
+    def __init__(self, function: StepFunction, name: str, spec: Spec) -> None:
+        self.function, self.discrete = function, spec.actions > 0
+        obs, action = jnp.zeros((1, 2, spec.obs_dim)), jnp.zeros((2, len(spec.low)))
+        try:
+            jax.eval_shape(self, obs, action, obs)
+        except Exception as error:
+            why = " ".join(f"{error}".split())[:200]
+            raise UserError(f"JAX cannot trace {name}=; write it with jax.numpy or plain operators ({why})") from error
+
+    @classmethod
+    def of(cls, spec: Spec, name: Literal["reward", "terminated"]) -> KnownStep | None:
+        """The spec's reward or termination, if it has one."""
+        function = spec.reward if name == "reward" else spec.terminated
+        return None if function is None else cls(function, name, spec)
+
+    def __call__(self, obs: jax.Array, action: jax.Array, next_obs: jax.Array) -> jax.Array:
+        """[P, N] for observations [P, N, O], actions [N, A] and next observations [P, N, O]."""
+        given = action.argmax(axis=-1) if self.discrete else action
+        each = jnp.broadcast_to(given[None], (obs.shape[0], *given.shape))
+        flat = (part.reshape(-1, *part.shape[2:]) for part in (obs, each, next_obs))
+        return jnp.asarray(self.function(*flat), jnp.float32).reshape(obs.shape[:2])
 
 
 class Rollouts:
@@ -41,7 +68,10 @@ class Rollouts:
         self.gamma = gamma  # of the critic
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
+        self.reward, self.terminated = KnownStep.of(spec, "reward"), KnownStep.of(spec, "terminated")
         self.fallback_reason = fused.fallback_reason(kernels, network, spec.obs_dim, len(spec.low), precision)
+        if not self.fallback_reason and (self.reward or self.terminated or spec.learn_termination):
+            self.fallback_reason = "the fused planner knows no reward or termination but the learned reward and a box"
         if kernels == "on" and self.fallback_reason:
             raise UserError(f"kernels are on, but {self.fallback_reason}")
 
@@ -87,10 +117,22 @@ class Rollouts:
         return None if own is None else lambda last: critic.value(own, model.normaliser, last, self.gamma)
 
     def _plain(self, step: Step, model: DynamicsModel, obs: jax.Array) -> Returns:
-        value = self._terminal_value(model)
+        value, known = self._terminal_value(model), self.reward
+
+        def told(k: jax.Array, place: jax.Array, action: jax.Array) -> ImaginedStep:
+            imagined = step(k, place, action)
+            return imagined if known is None else imagined._replace(reward=known(place, action, imagined.next_obs))
+
         return lambda key, candidates: imagined_returns(
-            key, step, obs, candidates, self.planner.particles, self.alive, value
+            key, told, obs, candidates, self.planner.particles, self.alive, value, self._ended(model)
         )
+
+    def _ended(self, model: DynamicsModel) -> Ended | None:
+        """What ends an episode, if it is known or learned; else the box does."""
+        layers = model.termination
+        if self.terminated is not None or layers is None:
+            return self.terminated
+        return lambda place, action, following: termination.probability(layers, model.normaliser, following)
 
     def _fused(self, model: DynamicsModel, networks: Layers, obs: jax.Array) -> Returns:
         """The same as one kernel."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from posterity.errors import UserError
 from posterity.kernels import elbo as fused
-from posterity.models import critic, dynamics, elbo, latent, normaliser, posterior, replay
+from posterity.models import critic, dynamics, elbo, latent, normaliser, posterior, replay, termination
 from posterity.models.confidence import BackwardSettings
 from posterity.models.critic import CriticSettings, CriticTraining
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
@@ -21,6 +21,7 @@ from posterity.models.latent import LatentSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.models.replay import Replay, Rows
+from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import PlannerSettings
 from posterity.settings import Settings, setting
 from posterity.types import Spec, Transition
@@ -140,6 +141,19 @@ class Training:
         """A critic that values nothing yet."""
         return critic.init(key, self.spec.obs_dim)
 
+    def init_termination(self, key: jax.Array) -> TerminationTraining:
+        """A classifier for which nothing ends an episode yet."""
+        return termination.init(key, self.spec.obs_dim)
+
+    def fit_termination(
+        self, key: jax.Array, training: TerminationTraining, units: Normaliser, memory: Replay, task: jax.Array
+    ) -> tuple[TerminationTraining, jax.Array]:
+        """What ends an episode, from all tasks so far; without transfer from this one."""
+        place = jnp.arange(memory.filled.shape[0])
+        counts = (place >= 0) if self.inherits else place == task
+        steps = self.settings.learner.gradient_steps
+        return termination.fit(jax.random.fold_in(key, 3), training, units, memory, counts, steps)
+
     def measure(self, old: Normaliser, memory: Replay, task: jax.Array) -> tuple[Normaliser, jax.Array]:
         """From the transitions of a task: the normaliser, and the targets' deviation in its units."""
         obs, action = memory.obs[task], memory.action[task]
@@ -208,7 +222,8 @@ class Training:
             return batch._replace(inputs=jnp.concatenate([batch.inputs, latents[number, place]], axis=-1))
 
         def world_batch(k: jax.Array) -> Batch:
-            rows = replay.sample_world(k, memory, task + 1, elbo.WORLD_BATCH_TASKS, settings.world_batch_size)
+            met = (memory.filled > 0).sum()  # the present task is the last of them, unless it was met before
+            rows = replay.sample_world(k, memory, met, elbo.WORLD_BATCH_TASKS, settings.world_batch_size)
             return _batch(units, rows)._replace(tasks=rows.task if self.settings.latent.size else None)
 
         own = who == "task"
@@ -246,8 +261,11 @@ class Training:
 
         def draw(k: jax.Array) -> critic.CriticBatch:
             rows = replay.sample_task(k, memory, task, critic.BATCH_SIZE)
-            ended = jnp.zeros(critic.BATCH_SIZE)
-            if box is not None:
+            ended = jnp.zeros(critic.BATCH_SIZE) if rows.terminated is None else rows.terminated
+            if self.spec.terminated is not None:
+                action = rows.action.argmax(axis=-1) if self.spec.actions else rows.action
+                ended = jnp.asarray(self.spec.terminated(rows.obs, action, rows.next_obs), jnp.float32)
+            elif box is not None:
                 ended = 1.0 - ((rows.next_obs > box[0][None]) & (rows.next_obs < box[1][None])).all(axis=-1)
             return critic.CriticBatch(rows.obs, rows.reward, rows.next_obs, ended)
 

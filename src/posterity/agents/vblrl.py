@@ -38,8 +38,10 @@ from posterity.models.confidence import BACK_VARIANTS
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.dynamics import DynamicsModel
 from posterity.models.elbo import Learning
+from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
+from posterity.models.termination import TerminationTraining
 from posterity.types import Array, BoolArray, Budget, HostArray, Key, Spec, Transition
 
 FORECAST_EVERY = 16  # steps between two plans that are imagined once more, for the record
@@ -80,7 +82,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             normaliser=lanes.repeated(normaliser.identity(*dims), count),
             target_std=jnp.ones((count, 1 + dims[0])),
             critic=self._fresh_critic(keys),
-            replay=lanes.repeated(replay.empty(self.budget.tasks, capacity, *dims), count),
+            termination=self._fresh_termination(keys),
+            replay=lanes.repeated(replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination), count),
             plan=lanes.repeated(self.planner.fresh_plan, count),
             forecast=jnp.zeros((count, 3)),
             task_number=-1,
@@ -98,7 +101,9 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         else:
             fresh = self.programs.init(keys)
             prior = self.programs.fixed_prior(fresh.posterior)
-            state = state._replace(task=fresh, prior=prior, critic=self._fresh_critic(keys))
+            state = state._replace(
+                task=fresh, prior=prior, critic=self._fresh_critic(keys), termination=self._fresh_termination(keys)
+            )
         if self.inference is not None:
             latents = self.inference.begin(keys, state.world.posterior, number)
             state = state._replace(latents=latents, task_latents=latents, recent=self.inference.empty(len(keys)))
@@ -120,7 +125,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         forecast = state.forecast
         if state.step % FORECAST_EVERY == 0:
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
-        return state._replace(plan=plan, forecast=forecast, step=state.step + 1), lanes.to_host(action)
+        return state._replace(plan=plan, forecast=forecast, step=state.step + 1), self.planner.executed(action)
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
         """While a task is new, what it does tells which task it is."""
@@ -129,7 +134,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         seen = state.iteration * self.budget.steps_per_iteration + state.step  # this one counted in
         if seen > self.settings.latent.transitions:
             return state
-        recent = state.recent.put(seen - 1, step)
+        recent = state.recent.put(seen - 1, step._replace(action=self.spec.encoded(step.action)))
         if self._explores(state) or not self.inference.due(seen):
             return state._replace(recent=recent)
         world = state.world.posterior, state.task_number, state.normaliser
@@ -137,14 +142,15 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     def update(self, keys: Keys, state: VblrlState, rows: Transition) -> tuple[VblrlState, Info]:
         """Remember the iteration, then fit the posteriors and the critic."""
-        new = Transition(*(np.asarray(part).astype(np.float32) for part in rows))
+        coded = rows._replace(action=self.spec.encoded(rows.action))
+        new = Transition(*(np.asarray(part).astype(np.float32) for part in coded))
         fit_keys = [key.fold("fit") for key in keys]
         facts: dict[str, Array] = {}
         if not self._explores(state):
             facts |= self.programs.check([key.fold("check") for key in keys], self.acting(state), new)
             facts |= diagnostics.forecasts(state.forecast, rows, self.settings.planner.horizon)
         if self.settings.ensemble and self._compares(state):
-            models = self._model_of("task", state), self._model_of("world", state)
+            models = self.model_of("task", state), self.model_of("world", state)
             state = state._replace(
                 width=self.programs.widened([key.fold("width") for key in keys], state.width, *models, new)
             )
@@ -161,6 +167,11 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
                 fit_keys, state.critic, state.normaliser, memory, state.task_number
             )
             state = state._replace(critic=critic)
+        if state.termination is not None:
+            termination, facts["termination_accuracy"] = self.programs.fit_termination(
+                fit_keys, state.termination, state.normaliser, memory, state.task_number
+            )
+            state = state._replace(termination=termination)
         place = f"task {state.task_number}, iteration {state.iteration}"
         info = diagnostics.checked(facts, "model", place, "try a lower learning rate")
         none = jnp.zeros_like(state.forecast)
@@ -218,18 +229,20 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def acting(self, state: VblrlState) -> DynamicsModel:
         """The model that plans: in the first iterations of a task the world's, where it is inherited."""
         early = self.variant.inherits and state.iteration < self.start_iterations
-        return self._model_of("world" if early else self.variant.planner, state)
+        return self.model_of("world" if early else self.variant.planner, state)
 
     def _compares(self, state: VblrlState) -> bool:
         """Whether both posteriors have been fitted to this task, and one is the other's prior."""
         fitted = state.iteration * self.budget.steps_per_iteration >= self.settings.task_min_transitions
         return len(self.variant.fitted) == 2 and self.training.inherits and state.task_number > 0 and fitted
 
-    def _model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
+    def model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
+        """The task's model or the world's, as it is now."""
         posterior = state.world.posterior if who == "world" else state.task.posterior
         critic = None if state.critic is None else state.critic.critic
         latents = state.latents if who == "world" else state.task_latents
-        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic)
+        ends = None if state.termination is None else state.termination.layers
+        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic, ends)
 
     def _model(
         self,
@@ -239,13 +252,18 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         units: Normaliser,
         target_std: jax.Array,
         critic: Critic | None,
+        termination: Layers | None,
     ) -> DynamicsModel:
         strength = self.settings.noise(who)
         noise = lanes.full(target_std.shape[0], strength) if strength else None
-        return DynamicsModel(posterior._replace(latents=None), units, noise, target_std, critic, latents)
+        return DynamicsModel(posterior._replace(latents=None), units, noise, target_std, critic, latents, termination)
 
     def _fresh_critic(self, keys: Keys) -> CriticTraining | None:
         return self.programs.init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
+
+    def _fresh_termination(self, keys: Keys) -> TerminationTraining | None:
+        due = self.spec.learn_termination
+        return self.programs.init_termination([key.fold("termination") for key in keys]) if due else None
 
     # Evaluation, and Algorithm 2 ---------------------------------------------------------------------------------
 
@@ -269,12 +287,13 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         critic = None if state.critic is None else state.critic.critic
         posteriors = state.world.posterior, state.task.posterior
         latents = state.latents, state.task_latents, np.full(len(keys), state.task_number, np.int32)
-        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents)
+        ends = None if state.termination is None else state.termination.layers
+        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends)
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
         random = np.asarray(own.random)
-        carried = jax.device_put((own.normaliser, own.target_std, own.critic))
+        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination))
         task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
         latents, task_latents, today_latents = jax.device_put((own.latents, own.task_latents, own.latents))
         if self.inference is not None and score == "back":

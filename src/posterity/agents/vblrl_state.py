@@ -10,9 +10,11 @@ from posterity.agents.inference import Recent
 from posterity.agents.training import VblrlSettings, Who
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.elbo import Learning
+from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.models.replay import Replay
+from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import Plan
 from posterity.types import Array
 
@@ -55,6 +57,7 @@ class VblrlState(NamedTuple):
     normaliser: Normaliser
     target_std: jax.Array  # [L, 1 + O] the targets' deviation in the normaliser's units
     critic: CriticTraining | None
+    termination: TerminationTraining | None
     replay: Replay
     plan: Plan  # where the next search begins
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their standard deviations, and how many
@@ -75,3 +78,4 @@ class VblrlSnapshot(NamedTuple):
     latents: jax.Array | None  # [L, E, M, Z]
     task_latents: jax.Array | None  # [L, E, M, Z]
     task_number: Array  # [L] of the task it was taken in
+    termination: Layers | None = None

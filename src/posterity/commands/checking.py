@@ -71,10 +71,19 @@ def _spec_words(spec: Spec | FiniteSpec) -> str:
     many = "s" if len(spec.low) > 1 else ""
     bounds = np.unique(np.stack([spec.low, spec.high]), axis=1)
     ranges = ", ".join(f"[{low:g}, {high:g}]" for low, high in bounds.T)
-    ends = "never before" if spec.alive is None else f"outside {box_words(spec.alive)}"
+    actions = f"{spec.actions} discrete actions" if spec.actions else f"{len(spec.low)} action{many} in {ranges}"
+    words = f"{spec.obs_dim} observations, {actions}, episodes of at most {spec.max_episode_steps} steps"
+    return f"{words}; {_end_words(spec)}"
+
+
+def _end_words(spec: Spec) -> str:
+    """When episodes end, as far as plans know."""
+    if spec.terminated is not None:
+        return "when they end before is known (terminated=)"
+    if spec.learn_termination:
+        return "when they end before is learned"
     return (
-        f"{spec.obs_dim} observations, {len(spec.low)} action{many} in {ranges}, episodes of at most "
-        f"{spec.max_episode_steps} steps; as far as plans know, they end {ends}"
+        f"as far as plans know, they end {'never before' if spec.alive is None else f'outside {box_words(spec.alive)}'}"
     )
 
 

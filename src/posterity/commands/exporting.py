@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from posterity.commands.arguments import parse, terminal, typed
 from posterity.errors import UserError
@@ -44,6 +44,16 @@ def export(args: Sequence[str]) -> int:
     return 0
 
 
+def _told(agent: object, state: object):
+    """The learner of a run that had to detect its tasks, and how many it has found."""
+    from posterity.agents.detection import Detecting, DetectingState
+    from posterity.experiment.run import AnyAgent
+
+    assert isinstance(agent, Detecting)
+    assert isinstance(state, DetectingState)
+    return cast(AnyAgent, agent.agent), state.inner, state.met
+
+
 def _read(asked: ExportArgs, command: str):
     from posterity.control.export import Learned
     from posterity.experiment import checkpoint
@@ -68,5 +78,7 @@ def _read(asked: ExportArgs, command: str):
     state, _ = checkpoint.load(folder.checkpoint, template, agent.task_memory)
     budget = Budget(config.tasks, config.iterations, config.steps_per_iteration)
     met = position.task + (position.iteration > 0)
+    if config.boundaries == "detect":
+        agent, state, met = _told(agent, state)
     names = config.family, config.env, config.method, config.agent
     return Learned(*names, family.spec, budget, agent, state, seeds.index(seed), seed, met), session(command)

@@ -84,7 +84,8 @@ def _size(kind: type[Family]) -> dict[str, str]:
         return {"observation": str(error), "action": ""}
     if isinstance(spec, FiniteSpec):
         return {"observation": f"{spec.states} states", "action": f"1 of {spec.actions}"}
-    return {"observation": f"{spec.obs_dim} reals", "action": f"{len(spec.low)} reals"}
+    action = f"1 of {spec.actions}" if spec.actions else f"{len(spec.low)} reals"
+    return {"observation": f"{spec.obs_dim} reals", "action": action}
 
 
 def draw_tasks(name: str, seed: int, tasks: int, console: Console) -> None:

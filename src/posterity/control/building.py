@@ -17,7 +17,7 @@ from posterity import tree
 from posterity.agents import METHODS
 from posterity.agents import method as find_method
 from posterity.agents.base import Agent
-from posterity.control.machine import MOST_BYTES, Machine, budget_of, decoded
+from posterity.control.machine import MOST_BYTES, Machine, budget_of
 from posterity.errors import UserError
 from posterity.settings import Settings
 from posterity.types import Budget, HostArray, Key, Spec
@@ -26,7 +26,7 @@ Tree = TypeVar("Tree")
 AnyAgent = Agent[object, object]  # what is loaded by name: its state is a tree, and no more is known
 
 
-def build(machine: Machine, source: str, trust: bool) -> AnyAgent:
+def build(machine: Machine, spec: Spec, source: str, trust: bool) -> AnyAgent:
     """The agent that a header describes. Only posterity's own methods are imported, unless the file is trusted."""
     header = machine.header
     if header.method not in METHODS and not trust:
@@ -34,7 +34,7 @@ def build(machine: Machine, source: str, trust: bool) -> AnyAgent:
             f"{source} is for the method '{header.method}', which is not posterity's own; "
             "loading it would run that code. If you trust the file: trust=True"
         )
-    spec, method = decoded(header.spec, source), find_method(header.method)
+    method = find_method(header.method)
     if method.finite:
         raise UserError(f"{source} is for '{header.method}', a method for finite MDPs, which cannot control a machine")
     _within_reason(machine, spec, source)

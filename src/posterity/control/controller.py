@@ -27,7 +27,7 @@ from posterity.control.learner import Learner
 from posterity.control.machine import Header, Machine, budget_of, decoded, read_machine, write_machine
 from posterity.control.pilots import WINDOW, Forecast, Pilot, pilot_for
 from posterity.errors import UserError
-from posterity.types import HostArray, Key, Spec, Transition
+from posterity.types import HostArray, Key, Spec, StepFunction, Transition
 
 SLACK_MS = 5.0  # that an action may come after its budget, on a machine whose cores are not all taken by others
 
@@ -68,17 +68,28 @@ class Controller:
             )
 
     @classmethod
-    def load(cls, path: str | Path, *, learn: bool = False, room: int = 1, trust: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        learn: bool = False,
+        room: int = 1,
+        trust: bool = False,
+        reward: StepFunction | None = None,
+        terminated: StepFunction | None = None,
+    ) -> Self:
         """From a machine file.
 
         `learn`: weights go on learning in the background. `room`: for so many new tasks (`begin_task`) there will be
-        memory. `trust`: the file may name a method that is not posterity's own, and that code will run.
+        memory. `trust`: the file may name a method that is not posterity's own, and that code will run. `reward` and
+        `terminated`: the functions that the family was made with, if it was; a file holds no code.
         """
         source = str(path)
         machine = read_machine(Path(path))
-        agent = building.build(machine, source, trust)
+        spec = decoded(machine.header.spec, source, {"reward": reward, "terminated": terminated})
+        agent = building.build(machine, spec, source, trust)
         state = building.state_of(agent, machine, source)
-        header, spec, budget = machine.header, decoded(machine.header.spec, source), budget_of(machine.header)
+        header, budget = machine.header, budget_of(machine.header)
         if agent.task_memory and header.tasks + room > budget.tasks:
             budget = budget._replace(tasks=header.tasks + room)
             settings = type(agent).settings_type.model_validate(header.agent)
@@ -92,6 +103,8 @@ class Controller:
     def act(self, obs: object, budget_ms: float | None = None, first: bool | None = None) -> HostArray:
         """[A] the best action found within `budget_ms`, never later than that and `SLACK_MS`; None: a whole search.
 
+        A discrete action is its number [].
+
         `first`: an episode begins with this observation. It need not be said where `observe` told the ends.
         """
         began = time.perf_counter()
@@ -104,6 +117,8 @@ class Controller:
                 self._first = False
             left = None if budget_ms is None else max(budget_ms / 1e3 - (time.perf_counter() - began), 0.0)
             action = self._pilot.act(self._next_key("act"), state, place, begins, left)
+        if self.spec.actions:
+            return np.asarray(action)
         return np.clip(action, self.spec.low, self.spec.high).astype(np.float32)
 
     def observe(
@@ -120,7 +135,7 @@ class Controller:
             raise UserError(f"The reward is {reward}; it must be a finite number")
         step = Transition(
             self._array("observation", obs, self.spec.obs_dim),
-            self._array("action", action, len(self.spec.low)),
+            self._action(action),
             np.asarray(reward, np.float32),
             self._array("next observation", next_obs, self.spec.obs_dim),
             np.asarray(terminated, bool),
@@ -137,6 +152,7 @@ class Controller:
     def begin_task(self) -> None:
         """Another machine from now on: what is believed about the family becomes the prior of this task."""
         with self._lock:
+            self._pilot.restart()
             if self.agent.task_memory and self.header.tasks >= self.header.budget[0]:
                 raise UserError("There is no memory for another task; save, and load with a greater room=")
             self._state = self.agent.begin_task([self._next_key("begin")], self._state)
@@ -151,7 +167,7 @@ class Controller:
     def uncertainty(self, obs: object, action: object) -> Forecast:
         """What is expected of an action, with both kinds of uncertainty, in the environment's units."""
         place = self._array("observation", obs, self.spec.obs_dim)
-        move = self._array("action", action, len(self.spec.low))
+        move = self._action(action)
         return self._pilot.forecast(self._next_key("forecast"), self._state, place, move)
 
     def is_familiar(self) -> bool:
@@ -236,6 +252,15 @@ class Controller:
         with self._lock:
             self._count += 1
             return self._key.fold(name, self._count)
+
+    def _action(self, value: object) -> HostArray:
+        """[A], or the number [] of a discrete one."""
+        if not self.spec.actions:
+            return self._array("action", value, len(self.spec.low))
+        number = np.asarray(value)
+        if number.shape != () or number.dtype.kind not in "iu" or not 0 <= number < self.spec.actions:
+            raise UserError(f"The action is {value}; this machine's are the numbers 0 to {self.spec.actions - 1}")
+        return number
 
     def _array(self, what: str, value: object, size: int) -> HostArray:
         try:

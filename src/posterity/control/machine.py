@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -23,12 +23,14 @@ from safetensors.numpy import save as to_bytes
 from posterity.errors import UserError
 from posterity.files import replace
 from posterity.settings import Settings, setting
-from posterity.types import Budget, FloatArray, HostArray, Record, Spec
+from posterity.types import Budget, FloatArray, HostArray, Record, Spec, StepFunction
 
 FORMAT = 1
 KEY = "posterity"  # of the header in the file's metadata
 MOST_BYTES = 4 * 2**30  # of a file
 MOST = 100_000  # of a dimension, a task count or a layer: more is an error in the file
+FUNCTION = "function"  # in place of a known reward or termination, which no file holds
+Known: TypeAlias = Mapping[str, StepFunction | None]  # "reward" and "terminated"
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -137,6 +139,8 @@ def _encoded(name: str, value: object) -> object:
         return [_number(each) for each in np.asarray(value, float).reshape(-1).tolist()]
     if isinstance(value, tuple):
         return [_encoded(name, each) for each in value]
+    if callable(value) and name in ("reward", "terminated"):
+        return FUNCTION
     raise UserError(f"This family's specification has a '{name}' that a file cannot hold ({type(value).__name__})")
 
 
@@ -144,10 +148,18 @@ def _number(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def decoded(fields: Mapping[str, object], source: str) -> Spec:
-    """A specification from JSON, checked."""
+def decoded(fields: Mapping[str, object], source: str, known: Known | None = None) -> Spec:
+    """A specification from JSON, checked. `known`: the functions that it was written with."""
+    functions = {name: function for name, function in (known or {}).items() if function is not None}
+    for name in ("reward", "terminated"):
+        if (fields.get(name) == FUNCTION) != (name in functions):
+            said = "plans with" if fields.get(name) == FUNCTION else "was learned without"
+            raise UserError(
+                f"{source} {said} a known {name}: load it {'with' if said[0] == 'p' else 'without'} {name}="
+            )
     try:
-        spec = Spec(**{name: _decoded(value) for name, value in fields.items()})  # pyright: ignore[reportArgumentType]
+        plain = {name: _decoded(value) for name, value in fields.items()}
+        spec = Spec(**{**plain, **functions})  # pyright: ignore[reportArgumentType]
         _check(spec)
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{source}: its spaces are wrong: {error}") from error
@@ -170,6 +182,11 @@ def _check(spec: Spec) -> None:
     _same(spec.low, spec.high, None)
     if not (np.isfinite(spec.low).all() and np.isfinite(spec.high).all() and (spec.low < spec.high).all()):
         raise ValueError("the bounds of actions are not finite and in order")
+    discrete = isinstance(spec.actions, int) and spec.actions in (0, len(spec.low))
+    if not discrete or (spec.actions and not ((spec.low == 0).all() and (spec.high == 1).all())):
+        raise ValueError(f"there are {spec.actions} discrete actions, but bounds for {len(spec.low)}")
+    if not isinstance(spec.learn_termination, bool):
+        raise ValueError("learn_termination is neither true nor false")
     if spec.alive is not None:
         _same(*spec.alive, spec.obs_dim)
     if spec.min_scale is not None:

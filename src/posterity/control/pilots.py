@@ -16,18 +16,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity import tree
-from posterity.agents import lanes
+from posterity.agents import lanes, memory
 from posterity.agents.base import Policy
+from posterity.agents.inference import Recent
+from posterity.agents.training import Who
 from posterity.agents.vblrl import Vblrl, VblrlState
 from posterity.control.building import AnyAgent, on_device
 from posterity.control.search import AnytimeSearch
 from posterity.errors import UserError
+from posterity.models import latent
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
-from posterity.models.replay import Replay
 from posterity.types import HostArray, Key, Transition
 
 WINDOW = 50  # transitions that are judged together
 NETWORKS = 16  # that uncertainty and likelihood are taken over
+LATEST = 32  # transitions that a latent is inferred from: few, since a machine may change in mid-episode
+WHO: tuple[Who, Who] = ("task", "world")
 LEAST = -10.0  # nats for each dimension: one freak transition does not outweigh all others
 
 
@@ -72,9 +76,12 @@ class Pilot(ABC):
         """The rows [B, ...] of each task that are in memory, in order."""
         return []
 
-    def bounded(self, state: object, transitions: int, task: int | None = None) -> object:
-        """The state with at most so many transitions of each task, or of one, in memory."""
+    def bounded(self, state: object, transitions: int) -> object:
+        """The state with at most so many transitions of each task in memory."""
         return state
+
+    def restart(self) -> None:  # noqa: B027
+        """Another task begins: what was found by the latest steps is forgotten."""
 
     def prepare(self, key: Key, state: object) -> None:  # noqa: B027
         """What would delay the very first action, short of compiling."""
@@ -124,35 +131,62 @@ class ModelPilot(Pilot):
     def __init__(self, agent: Vblrl) -> None:
         self.agent = agent
         self.search = AnytimeSearch(agent.spec, agent.settings)
+        self._world_acts = False  # by the latest steps, where there is a latent
         self._forecast = lanes.compiled(_Beliefs(agent.settings.network).forecast)
         self._explains = lanes.compiled(_Beliefs(agent.settings.network).log_likelihood)
 
     def act(self, key: Key, state: object, obs: HostArray, first: bool, budget: float | None) -> HostArray:
         """The first action of the best plan found in time."""
-        found = self.search.decide(key, obs, self.agent.acting(_vblrl(state)), first, budget)
+        found = self.search.decide(key, obs, self._acting(_vblrl(state)), first, budget)
         self.iterations = found.iterations
-        return found.mean[0]
+        return self.agent.spec.decoded(found.mean[0])
+
+    def restart(self) -> None:
+        """The agent's own choice acts."""
+        self._world_acts = False
 
     def prepare(self, key: Key, state: object) -> None:
         """Makes the model that acts."""
         self.agent.acting(_vblrl(state))
 
     def observe(self, key: Key, state: object, step: Transition) -> VblrlState:
-        """By the agent, which counts steps as it acts; here the search acts."""
+        """By the agent, which counts steps as it acts; here the search acts. A latent follows the latest steps."""
         here = _vblrl(state)
-        return self.agent.observe([key], here._replace(step=here.step + 1), step)
+        here = here._replace(step=here.step + 1)
+        if self.agent.inference is None or here.recent is None:
+            return self.agent.observe([key], here, step)
+        met = here.iteration * self.agent.budget.steps_per_iteration + here.step
+        size = min(LATEST, self.agent.settings.latent.transitions)
+        recent = here.recent.put((met - 1) % size, step._replace(action=self.agent.spec.encoded(step.action)))
+        here = here._replace(recent=recent)
+        if met % latent.EVERY and met not in (1, 2, 4):
+            return here
+        world = here.world.posterior, here.task_number, here.normaliser
+        found = self.agent.inference.online([key], *world, here.latents, *recent, min(met, size))
+        here = here._replace(latents=found)
+        if met >= size:
+            self._world_acts = self._world_explains(key, here, Recent(*(part[:, :size] for part in recent)))
+        return here
+
+    def _world_explains(self, key: Key, state: VblrlState, rows: Recent) -> bool:
+        """Whether the world's networks, given the latent, explain the latest steps better than the task's own do."""
+        task, world = (np.asarray(self._explains([key], self.agent.model_of(who, state), *rows)).mean() for who in WHO)
+        return bool(world > task)
+
+    def _acting(self, state: VblrlState) -> DynamicsModel:
+        """The agent's acting model; with a latent the world's, where that explains the latest steps better."""
+        return self.agent.model_of("world", state) if self._world_acts else self.agent.acting(state)
 
     def update(self, key: Key, state: object, rows: Transition) -> VblrlState:
         """By the agent, on a copy: it may reuse the memory of what it is given."""
         here = _vblrl(state)
-        room = here.replay.reward.shape[2] - np.asarray(rows.reward).shape[1]
-        if np.asarray(here.replay.filled)[0, here.task_number] > room:
-            here = self.bounded(here, room // 2, here.task_number)
+        here = here._replace(replay=memory.thinned(here.replay, here.task_number, np.asarray(rows.reward).shape[1]))
         return self.agent.update([key], on_device(here, here), rows)[0]
 
     def forecast(self, key: Key, state: object, obs: HostArray, action: HostArray) -> Forecast:
         """By networks drawn from the acting model."""
-        told = self._forecast([key], self.agent.acting(_vblrl(state)), obs[None], action[None])
+        move = self.agent.spec.encoded(action)
+        told = self._forecast([key], self.agent.acting(_vblrl(state)), obs[None], move[None])
         mean, aleatoric, epistemic = (np.asarray(part)[0] for part in told)
         return Forecast(
             float(mean[0]), mean[1:], float(aleatoric[0]), aleatoric[1:], float(epistemic[0]), epistemic[1:]
@@ -161,6 +195,7 @@ class ModelPilot(Pilot):
     def explains(self, key: Key, state: object, rows: Transition) -> HostArray:
         """By the acting model or by the world's, whichever explains them better on the whole."""
         here = _vblrl(state)
+        rows = rows._replace(action=self.agent.spec.encoded(rows.action))
         arrays = [np.asarray(part, np.float32)[None] for part in rows[:4]]
         models = [self.agent.acting(here)]
         if self.agent.variant.inherits:  # in a task's first iteration the world's model acts
@@ -170,45 +205,40 @@ class ModelPilot(Pilot):
 
     def remembered(self, state: object) -> list[Transition]:
         """From the replay. Endings are not kept there."""
-        memory = tree.lane(_vblrl(state).replay, 0)
+        kept = tree.lane(_vblrl(state).replay, 0)
         tasks: list[Transition] = []
-        for task, count in enumerate(np.asarray(memory.filled).tolist()):
+        for task, count in enumerate(np.asarray(kept.filled).tolist()):
             none = np.zeros(count, bool)
-            obs, action, reward, next_obs = (np.asarray(part)[task, :count] for part in memory[:4])
-            tasks.append(Transition(obs, action, reward, next_obs, none, none))
+            obs, action, reward, next_obs = (np.asarray(part)[task, :count] for part in kept[:4])
+            tasks.append(Transition(obs, self.agent.spec.decoded(action), reward, next_obs, none, none))
         return tasks
 
-    def bounded(self, state: object, transitions: int, task: int | None = None) -> VblrlState:
-        """Evenly spaced over the life of each task. What is thinned out often is mostly recent."""
+    def bounded(self, state: object, transitions: int) -> VblrlState:
+        """Evenly spaced over the life of each task."""
         here = _vblrl(state)
-        parts = [np.array(part) for part in here.replay]
-        filled = parts[4]
-        for each, count in enumerate(filled[0].tolist()):
-            if count > transitions and task in (None, each):
-                kept = np.linspace(0, count - 1, transitions).astype(int)
-                for part in parts[:4]:
-                    part[0, each, :transitions] = part[0, each, kept]
-                filled[0, each] = transitions
-        return here._replace(replay=Replay(*(jnp.asarray(part) for part in parts)))
+        return here._replace(replay=memory.bounded(here.replay, transitions))
 
     def warm_up(self, key: Key, state: object, budget: float | None, learn: bool) -> None:
         """All sizes of the search that fit; what is told; and one round of learning, which is thrown away."""
         here, spec = _vblrl(state), self.agent.spec
         obs = np.asarray(here.normaliser.input_mean)[0, : spec.obs_dim].astype(np.float32)
-        action = ((spec.low + spec.high) / 2.0).astype(np.float32)
+        action = spec.decoded(((spec.low + spec.high) / 2.0).astype(np.float32))
         self.search.warm_up(key, obs, self.agent.acting(here), budget)
         self.forecast(key, here, obs, action)
         count = self.agent.budget.steps_per_iteration
         none = np.zeros((1, count), bool)
         rows = Transition(
             np.tile(obs, (1, count, 1)),
-            np.tile(action, (1, count, 1)),
+            np.tile(action, (1, count, *(1 for _ in action.shape))),
             np.zeros((1, count), np.float32),
             np.tile(obs, (1, count, 1)),
             none,
             none,
         )
         self.observe(key, here._replace(step=0, iteration=0), Transition(*(np.asarray(part)[:, 0] for part in rows)))
+        if here.recent is not None:
+            size = min(LATEST, self.agent.settings.latent.transitions)
+            self._world_explains(key, here, Recent(*(part[:, :size] for part in here.recent)))
         self.explains(key, here, Transition(*(np.repeat(np.asarray(part)[0, :1], WINDOW, axis=0) for part in rows)))
         if learn:
             self.update(key, here, rows)

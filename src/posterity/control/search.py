@@ -25,8 +25,8 @@ from posterity.agents import lanes
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models.dynamics import DynamicsModel
-from posterity.planning import cem
 from posterity.planning.cem import Plan, PlannerSettings
+from posterity.planning.search import Search, make_search
 from posterity.types import HostArray, Key, Spec
 
 SCALES = ((1, 1), (2, 1), (4, 2), (8, 4), (16, 8), (32, 8))  # candidates and particles are divided by these
@@ -61,8 +61,8 @@ class Rung:
         self.planner = planner
         kernels, precision = settings.kernels, settings.matmul_precision
         rollouts = Rollouts(spec, planner, settings.network, kernels, precision, settings.value.gamma)
-        low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
-        self.improve = lanes.compiled(partial(_improved, rollouts, planner, low, high), settings.outer_precision)
+        search = make_search(spec, planner)
+        self.improve = lanes.compiled(partial(_improved, rollouts, search), settings.outer_precision)
         self._times: deque[float] = deque(maxlen=REMEMBERED)
         self._compiled = False
         self._lock = threading.Lock()  # the first call compiles, and nobody else should do so beside it
@@ -87,9 +87,7 @@ class Rung:
 
 def _improved(
     rollouts: Rollouts,
-    planner: PlannerSettings,
-    low: HostArray,
-    high: HostArray,
+    search: Search,
     draw_key: jax.Array,
     search_key: jax.Array,
     obs: jax.Array,
@@ -102,7 +100,7 @@ def _improved(
     def score(key: jax.Array, candidates: jax.Array) -> jax.Array:
         return returns(key, candidates)[0].mean(axis=0)
 
-    return cem.cem(search_key, score, plan, jnp.asarray(low), jnp.asarray(high), planner)
+    return search.improved(search_key, score, plan)
 
 
 def sizes(planner: PlannerSettings) -> list[PlannerSettings]:
@@ -125,9 +123,8 @@ class AnytimeSearch:
     def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
         self.rungs = [Rung(spec, settings, size) for size in sizes(settings.planner)]
         self.iterations = settings.planner.cem_iterations
-        low, high = jnp.asarray(spec.low, "float32"), jnp.asarray(spec.high, "float32")
-        fresh = cem.start(settings.planner.horizon, low, high)
-        self.fresh, self.variance = np.asarray(fresh.mean), fresh.variance[None]
+        self.search = make_search(spec, settings.planner)
+        self.fresh = np.asarray(self.search.fresh.mean)
         self._found = Found(0, self.fresh, 0)
         self._wish: Wish | None = None
         self._changed = threading.Condition()
@@ -215,8 +212,8 @@ class AnytimeSearch:
                     self._found = self._found._replace(mean=shifted(mean, ahead, self.fresh))
 
     def _plan(self, mean: HostArray) -> Plan:
-        """Where a search begins: around a mean [T, A], with a fresh variance."""
-        return Plan(jnp.asarray(mean[None]), self.variance)
+        """Where a search begins: around a mean [T, A], with a fresh spread."""
+        return lanes.repeated(self.search.around(jnp.asarray(mean)), 1)
 
     def _too_late(self, wish: Wish, rung: Rung) -> bool:
         """Whether another iteration would come after the deadline, or nobody waits for it any more."""

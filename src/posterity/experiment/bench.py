@@ -47,7 +47,7 @@ class Ready:
         generator, spec, lanes = np.random.default_rng(0), self.agent.spec, len(self.keys)
         steps = config.steps_per_iteration
         obs, next_obs = generator.normal(size=(2, steps, spec.obs_dim))
-        action = generator.uniform(spec.low, spec.high, (steps, len(spec.low)))
+        action = np.stack([spec.random_action(generator) for _ in range(steps)])
         none = np.zeros(steps, dtype=bool)
         one = Transition(obs, action, generator.normal(size=steps), next_obs, none, none)
         self.rows = Transition(*(np.repeat(np.asarray(part)[None], lanes, axis=0) for part in one))

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import cast
+from typing import Literal, cast
 
 import tomli_w
 from pydantic import ValidationError, create_model
@@ -46,6 +46,9 @@ class RunConfig(Settings):
     steps_per_iteration: int = setting(20, "Environment steps in an iteration.", ge=1)
     seeds: int = setting(1, "Learners to run side by side, each with a seed of its own.", ge=1, le=1000)
     seed: int = setting(0, "Seed of the first learner; the next ones have the seeds after it.", ge=0)
+    boundaries: Literal["told", "detect"] = setting(
+        "told", "Whether the learner is told that a task begins, or has to detect it (vblrl, one seed)."
+    )
     measure_truth: bool = setting(
         False, "Compare what is believed with the true task, and record it (finite families only)."
     )

@@ -131,9 +131,9 @@ class Learner:
         """The steps of an iteration [L, B, ...], of no world."""
         steps, generators = self.steps_per_iteration, [key.generator() for key in keys]
         obs = np.stack([each.standard_normal((steps + 1, spec.obs_dim)) for each in generators])
-        action = np.stack([each.uniform(spec.low, spec.high, (steps, len(spec.low))) for each in generators])
+        action = np.stack([np.stack([spec.random_action(each) for _ in range(steps)]) for each in generators])
         never = np.zeros((self.lanes, steps), dtype=bool)
-        return Transition(obs[:, :-1], action.astype(np.float32), obs[:, 1:, 0], obs[:, 1:], never, never)
+        return Transition(obs[:, :-1], action, obs[:, 1:, 0], obs[:, 1:], never, never)
 
     def _restart(self) -> None:
         """An iteration begins, and with it an episode."""

@@ -32,6 +32,7 @@ from posterity.families.lookup import origin
 from posterity.plugins import failing
 from posterity.types import Budget, Key, Task
 
+SPARE, LONGER = 4, 3  # tasks and iterations for which there is room besides, where boundaries are detected
 AnyAgent = Agent[object, object]  # what is loaded by name: its state and snapshots are trees, and no more is known
 
 
@@ -59,7 +60,15 @@ def build(config: RunConfig, earlier: int = 0) -> tuple[Family, AnyAgent]:
     """The family and the agent of a run. `earlier`: tasks the agent has met in another run before this one."""
     family = make_family(config.family, config.env)
     budget = Budget(earlier + config.tasks, config.iterations, config.steps_per_iteration)
-    return family, find_method(config.method).build(contract.checked_spec(family), config.agent, budget)
+    detects = config.boundaries == "detect"
+    if detects:  # tasks may be taken for others, and then there are more of them, or one lasts longer
+        budget = budget._replace(tasks=budget.tasks + SPARE, iterations=LONGER * budget.iterations)
+    agent = find_method(config.method).build(contract.checked_spec(family), config.agent, budget)
+    if not detects:
+        return family, agent
+    from posterity.agents.detection import detecting  # finite runs load no JAX
+
+    return family, cast(AnyAgent, detecting(agent, config.seeds))
 
 
 def check(config: RunConfig, earlier: int = 0) -> Checked:

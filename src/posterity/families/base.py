@@ -19,6 +19,7 @@ from gymnasium import spaces
 from posterity.settings import NoSettings, Settings
 from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, StepFunction, Task
 
+RECURRING = "Probability that a task is one met before, which nobody tells; 0: all are new."  # a setting's help line
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Prestep = Callable[[Sequence[int], HostArray], None]  # the lanes that are to step, and the actions of all lanes
 
@@ -48,15 +49,19 @@ class Family(ABC):
         terminated: StepFunction | None = None,
         budget: Facts | None = None,
     ) -> Family:
-        """A family of any Gymnasium environment with Box spaces, given by its id or by a function that makes it.
+        """A family of any Gymnasium environment, given by its id or by a function that makes it.
+
+        Observations are a Box. Actions are a Box or Discrete.
 
         `vary` says what is drawn anew for every task: names and distributions, such as `{"gravity": uniform(0.5, 1.5)}`
         (docs/adding-a-family.md has the names). `max_episode_steps` is the environment's own if it is not given.
         `alive` is the box outside which an episode ends, `{0: (0.7, 2.0)}` for the first number of the observation;
-        "estimate" finds it by random play, None says that there is none. `reward` and `terminated` are functions of
-        (obs [B, O], action [B, A], next_obs [B, O]) where they are known: they are checked against the environment
-        before a run, and kept in the spec; the planner does not use them yet. `budget` holds settings that a run starts
-        from: tasks, iterations, steps_per_iteration, and below "agent" those of vblrl.
+        "estimate" finds it by random play, and has it learned if episodes end and no box explains it; "learn" has it
+        learned; None says that no episode ends early. `reward` and `terminated` are functions of (obs [B, O], action
+        [B, A], next_obs [B, O]) where they are known: plans use them instead of what is learned. They are written with
+        jax.numpy or plain operators, and are checked against the environment before a run. A discrete action is its
+        number, [B]. `budget` holds settings that a run starts from: tasks, iterations, steps_per_iteration, and below
+        "agent" those of vblrl.
         """
         from posterity.families.custom import from_gymnasium
 

@@ -132,7 +132,7 @@ def _actions(family: Family, count: int) -> list[HostArray | int]:
     generator, spec = Key.of(0).fold("compare").generator(), family.spec
     if isinstance(spec, FiniteSpec):
         return [int(generator.integers(spec.actions)) for _ in range(count)]
-    return [generator.uniform(spec.low, spec.high).astype(np.float32) for _ in range(count)]
+    return [spec.random_action(generator) for _ in range(count)]
 
 
 def _row(obs: object) -> FloatArray:

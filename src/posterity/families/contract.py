@@ -125,6 +125,8 @@ def _check_real(name: str, spec: Spec) -> None:
             raise UserError(f"{name}.spec.{side} is {bound}; expected finite bounds")
     if spec.low.shape != spec.high.shape or not (spec.low < spec.high).all():
         raise UserError(f"{name}.spec: low is {spec.low} and high is {spec.high}; expected low below high")
+    if spec.actions and (spec.actions != len(spec.low) or (spec.low != 0).any() or (spec.high != 1).any()):
+        raise UserError(f"{name}.spec has {spec.actions} discrete actions but other bounds; make it by Spec.discrete")
     if spec.alive is None:
         return
     shape = (spec.obs_dim,)
@@ -144,7 +146,7 @@ def _check_play(spec: Spec | FiniteSpec, env: Env, what: str) -> list[str]:
     generator, rows = Key.of(0).fold("check").generator(), []
     for _ in range(STEPS):
         if isinstance(spec, Spec):
-            action: HostArray = generator.uniform(spec.low, spec.high).astype(np.float32)
+            action: HostArray = spec.random_action(generator)
             given: object = action
         else:
             given = int(generator.integers(spec.actions))
@@ -172,20 +174,35 @@ def _check_spaces(spec: Spec | FiniteSpec, env: Env, what: str) -> None:
             raise UserError(f"{what}: the environment has {space.n} actions, but spec.actions is {spec.actions}")
         return
     if isinstance(space, spaces.Discrete):
-        raise UserError(f"{what}: the environment has {space.n} discrete actions; expected a Box")
-    if not isinstance(space, spaces.Box):
-        raise UserError(f"{what}: the environment has the action space {space}; expected a Box")
+        _check_discrete(spec, space, what)
+    elif not isinstance(space, spaces.Box):
+        raise UserError(f"{what}: the environment has the action space {space}; expected a Box or Discrete")
+    elif spec.actions:
+        raise UserError(f"{what}: spec.actions is {spec.actions}, but the environment's actions are {space}")
+    else:
+        _check_box(spec, space, what)
+    if env.observation_space.shape not in (None, (spec.obs_dim,)):
+        raise UserError(
+            f"{what}: the environment's observations have shape {env.observation_space.shape}, but spec.obs_dim is "
+            f"{spec.obs_dim}"
+        )
+
+
+def _check_discrete(spec: Spec, space: spaces.Discrete, what: str) -> None:
+    if space.n != spec.actions:
+        told = f"spec.actions is {spec.actions}" if spec.actions else "spec has real ones; make it by Spec.discrete"
+        raise UserError(f"{what}: the environment has {space.n} discrete actions, but {told}")
+    if space.start != 0:
+        raise UserError(f"{what}: the environment's discrete actions begin at {space.start}; expected 0")
+
+
+def _check_box(spec: Spec, space: spaces.Box, what: str) -> None:
     if space.shape != spec.low.shape:
         raise UserError(f"{what}: the environment's actions have shape {space.shape}, but spec.low {spec.low.shape}")
     if (spec.low < space.low - 1e-6).any() or (spec.high > space.high + 1e-6).any():
         raise UserError(
             f"{what}: spec allows actions from {spec.low} to {spec.high}, but the environment from {space.low} to "
             f"{space.high}"
-        )
-    if env.observation_space.shape not in (None, (spec.obs_dim,)):
-        raise UserError(
-            f"{what}: the environment's observations have shape {env.observation_space.shape}, but spec.obs_dim is "
-            f"{spec.obs_dim}"
         )
 
 
@@ -209,8 +226,8 @@ def _check_known(spec: Spec, met: Transition, what: str) -> list[str]:
                 f"{what}: spec.alive says that an episode ends outside {box_words(spec.alive)}, but it went on at "
                 f"{_short(np.asarray(met.next_obs)[wrong][0])}"
             )
-    if ended.any() and spec.alive is None:
-        notes.append("episodes terminate, but spec.alive is None: plans go on past the end of an episode")
+    if ended.any() and spec.alive is None and spec.terminated is None and not spec.learn_termination:
+        notes.append("episodes terminate, but spec says nothing of it: plans go on past the end of an episode")
     if spec.reward is not None:
         known = _known("reward", spec.reward, met, what)
         off = np.abs(known - met.reward)

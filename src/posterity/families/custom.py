@@ -18,9 +18,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Env, Family
-from posterity.families.distributions import check_names
+from posterity.families.base import RECURRING, Env, Family
+from posterity.families.distributions import check_names, stream
 from posterity.families.estimate import Estimate, alive_box, random_play, told_bounds, told_numbers
+from posterity.families.streams import recurring
 from posterity.families.vary import Factory, Part, Registered, made, read_part
 from posterity.plugins import kind
 from posterity.settings import Settings, setting
@@ -35,6 +36,7 @@ class GymnasiumSettings(Settings):
     """What can vary between uses of one environment."""
 
     max_episode_steps: int = setting(0, "Steps after which an episode is cut off; 0: the family's own.", ge=0)
+    recurring: float = setting(0.0, RECURRING, ge=0, le=1)
 
 
 class Recipe(NamedTuple):
@@ -46,6 +48,7 @@ class Recipe(NamedTuple):
     max_episode_steps: int
     alive: Alive | None
     estimate: bool  # the alive box from random play
+    learn_termination: bool  # and no box
     reward: StepFunction | None
     terminated: StepFunction | None
     budget: Facts
@@ -61,6 +64,7 @@ class GymnasiumFamily(Family):
         super().__init__(settings)
         self.recipe, self.budget = recipe, recipe.budget
         env = self._bare({})
+        self.actions = _discrete(env, recipe.title)
         self.low, self.high = _action_bounds(env, recipe.title)
         self.obs_dim = _obs_dim(env, recipe.title)
         self.max_episode_steps = self.settings.max_episode_steps or recipe.max_episode_steps or _time_limit(env)
@@ -82,8 +86,14 @@ class GymnasiumFamily(Family):
             alive = np.full(self.obs_dim, -np.inf), np.full(self.obs_dim, np.inf)
             for index, (least, most) in recipe.alive.items():
                 alive[0][index], alive[1][index] = least, most
-        sizes = (self.obs_dim, self.low, self.high, self.max_episode_steps)
-        return Spec(*sizes, alive, reward=recipe.reward, terminated=recipe.terminated)
+        learned = recipe.learn_termination or (alive is None and self.estimate.terminations > 0)
+        told = self._bare_spec._replace(reward=recipe.reward, terminated=recipe.terminated)
+        return told._replace(alive=alive, learn_termination=learned)
+
+    @cached_property
+    def _bare_spec(self) -> Spec:
+        """What the environment's spaces say."""
+        return Spec(self.obs_dim, self.low, self.high, self.max_episode_steps, None, actions=self.actions)
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -94,7 +104,7 @@ class GymnasiumFamily(Family):
         env = self._bare({})
         told, bounds = told_numbers(env), told_bounds(env)
         env.close()
-        return alive_box(random_play(self.make, tasks, self.low, self.high), told, bounds)
+        return alive_box(random_play(self.make, tasks, self._bare_spec.random_action), told, bounds)
 
     def notes(self) -> list[str]:
         """What random play showed."""
@@ -107,13 +117,14 @@ class GymnasiumFamily(Family):
     def tasks(self, key: Key, count: int) -> list[Task]:
         """Every parameter of every task has a stream of its own, so that another parameter changes none of the rest."""
         tasks: list[Task] = []
+        values = {part.name: stream(part.drawn, key.fold(part.name), count) for part in self.recipe.parts}
         for index in range(count):
-            factors = {part.name: part.drawn(key.fold(part.name, index).generator()) for part in self.recipe.parts}
+            factors = {part.name: values[part.name][index] for part in self.recipe.parts}
             named = [
                 f"{part.name} {'x' if part.factor else '='} {_short(factors[part.name])}" for part in self.recipe.parts
             ]
             tasks.append(Task(index, ", ".join(named), factors))
-        return tasks
+        return recurring(key, tasks, self.settings.recurring)
 
     def make(self, task: Task) -> Env:
         """The environment with the task's values, cut off after `max_episode_steps`."""
@@ -156,22 +167,36 @@ def from_gymnasium(
     parts = [read_part(name, given, factory, probe) for name, given in check_names(vary).items()]
     probe.close()
     box = alive if isinstance(alive, Mapping) else None
-    estimate = alive == "estimate" and terminated is None
-    recipe = Recipe(
-        title, factory, tuple(parts), max_episode_steps or 0, box, estimate, reward, terminated, budget or {}
-    )
+    if isinstance(alive, str) and alive not in ("estimate", "learn"):
+        raise UserError(f"alive is '{alive}'; expected a box {{index: (low, high)}}, 'estimate', 'learn' or None")
+    if terminated is not None and (box is not None or alive == "learn"):
+        raise UserError("alive and terminated both say when an episode ends; give one of them")
+    estimate, learn = alive == "estimate" and terminated is None, alive == "learn"
+    steps = max_episode_steps or 0
+    recipe = Recipe(title, factory, tuple(parts), steps, box, estimate, learn, reward, terminated, budget or {})
     family = GymnasiumFamily(recipe)
     if box is not None and not all(0 <= index < family.obs_dim for index in box):
         raise UserError(f"alive names {sorted(box)}; observations have the indices 0 to {family.obs_dim - 1}")
     return family
 
 
+def _discrete(env: Env, title: str) -> int:
+    """How many discrete actions there are; 0: they are real."""
+    space = env.action_space
+    if not isinstance(space, spaces.Discrete):
+        return 0
+    if space.start != 0 or space.n < 2:
+        raise UserError(f"{title} has the action space {space}; expected 2 discrete actions or more, numbered from 0")
+    return int(space.n)
+
+
 def _action_bounds(env: Env, title: str) -> tuple[FloatArray, FloatArray]:
+    """Of real actions; of discrete ones as networks take them, one-hot."""
     space = env.action_space
     if isinstance(space, spaces.Discrete):
-        raise UserError(f"{title} has {space.n} discrete actions; so far a family has Box actions, or is finite")
+        return np.zeros(int(space.n)), np.ones(int(space.n))
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        raise UserError(f"{title} has the action space {space}; expected a Box with one axis")
+        raise UserError(f"{title} has the action space {space}; expected a Box with one axis, or Discrete")
     if not space.is_bounded():
         raise UserError(f"{title} has actions without bounds, {space}; wrap it in RescaleAction or ClipAction")
     return space.low.astype(np.float64), space.high.astype(np.float64)

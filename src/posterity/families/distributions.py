@@ -4,6 +4,7 @@ uniform(low, high)          every value between the two is as likely
 log_uniform(low, high)      every ratio is: as often in 0.5 .. 1 as in 1 .. 2
 normal(mean, std)           with `low` and `high` drawn again until it lies between them
 choice(a, b, ...)           one of these, each as likely
+drift(low, high, step)      a step away from the task before: a random walk from task to task
 a function of a generator   anything else: lambda generator: generator.beta(2, 5)
 """
 
@@ -17,7 +18,9 @@ from typing import TypeAlias
 import numpy as np
 
 from posterity.errors import UserError
+from posterity.families.streams import drifting
 from posterity.plugins import kind
+from posterity.types import Key
 
 Value: TypeAlias = float | int | str | bool | list[float]  # plain, so that records can hold it
 Draw: TypeAlias = Callable[[np.random.Generator], object]
@@ -30,6 +33,7 @@ class Distribution:
 
     draw: Draw
     words: str
+    walk: tuple[float, float, float] | None = None  # low, high and step, where a task's value is near the one before
 
     def __call__(self, generator: np.random.Generator) -> Value:
         """A plain value: no NumPy scalar or array."""
@@ -66,6 +70,23 @@ def normal(mean: float, std: float, low: float = -math.inf, high: float = math.i
 
     bounds = "" if (low, high) == (-math.inf, math.inf) else f", {low:g}, {high:g}"
     return Distribution(draw, f"normal({mean:g}, {std:g}{bounds})")
+
+
+def drift(low: float, high: float, step: float) -> Distribution:
+    """A value that moves by about `step` from task to task, and turns back at the ends. The first is uniform."""
+    _ordered("drift", low, high)
+    if not (math.isfinite(step) and step > 0):
+        raise UserError(f"drift({low:g}, {high:g}, {step}): the step is above 0")
+    words = f"drift({low:g}, {high:g}, {step:g})"
+    return Distribution(lambda generator: generator.uniform(low, high), words, (low, high, step))
+
+
+def stream(drawn: Distribution, key: Key, count: int) -> list[Value]:
+    """[count] the values of the first tasks."""
+    if drawn.walk is None:
+        return [drawn(key.fold(index).generator()) for index in range(count)]
+    low, high, step = drawn.walk
+    return list(drifting(key, count, lambda at: float(at.generator().uniform(low, high)), low, high, step))
 
 
 def choice(*values: Value) -> Distribution:

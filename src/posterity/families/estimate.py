@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posterity.families.base import Env
-from posterity.types import BoolArray, FloatArray, Key, Task, Transition
+from posterity.types import BoolArray, FloatArray, HostArray, Key, Task, Transition
 
 STEPS = 3000  # of random play
 HELD = 5  # steps for which every second episode holds a random action, so that it gets further
@@ -25,6 +25,7 @@ FEWEST = 8  # terminations from which a box is looked for
 LEAST_SHARE = 0.05  # of the terminations: a bound that explains fewer is chance
 EXPLAINED, MISTAKEN = 0.95, 0.01  # of the second half: terminations explained, at least; others beyond, at most
 BOUNDS = 6  # a box has at most so many sides
+KNOWN = "say alive={index: (low, high)} or terminated=function if you know it"
 Box = tuple[FloatArray, FloatArray]
 
 
@@ -46,18 +47,21 @@ class Estimate(NamedTuple):
 
 
 def random_play(
-    make: Callable[[Task], Env], tasks: Sequence[Task], low: FloatArray, high: FloatArray, steps: int = STEPS
+    make: Callable[[Task], Env],
+    tasks: Sequence[Task],
+    draw: Callable[[np.random.Generator], HostArray],
+    steps: int = STEPS,
 ) -> Transition:
     """Transitions [B, ...] of random actions in several tasks, the same at every call."""
-    rows: list[tuple[FloatArray, FloatArray, float, FloatArray, bool, bool]] = []
+    rows: list[tuple[FloatArray, HostArray, float, FloatArray, bool, bool]] = []
     for task in tasks:
         env, key = make(task), Key.of(0).fold("play", task.index)
         generator, episode, moment = key.generator(), 0, 0
-        obs, action = env.reset(seed=key.fold("episode", 0).seed())[0], low
+        obs, action = env.reset(seed=key.fold("episode", 0).seed())[0], draw(key.fold("held").generator())
         for _ in range(steps // len(tasks)):
             if episode % 2 == 0 or moment % HELD == 0:
-                action = generator.uniform(low, high)
-            following, reward, terminated, truncated, _ = env.step(action.astype(np.float32))
+                action = draw(generator)
+            following, reward, terminated, truncated, _ = env.step(action)
             kept = (np.asarray(obs, np.float64), action, float(reward), np.asarray(following, np.float64))
             rows.append((*kept, bool(terminated), bool(truncated)))
             obs, moment = following, moment + 1
@@ -112,18 +116,15 @@ def alive_box(play: Transition, told: Sequence[tuple[float, float]], begin: Sequ
         return Estimate(box, f"an episode ends outside {box_words(box)} (by its healthy ranges)", steps, count)
     if count < FEWEST:
         few = f"{count} terminations in {steps} steps of random play are too few to tell what ends an episode"
-        return Estimate(None, f"{few}; say alive={{index: (low, high)}} if you know it", steps, count)
+        return Estimate(None, f"{few}, so that is learned; {KNOWN}", steps, count)
     turn = np.arange(steps) % 2  # every second step of either kind
     turn[ended] = np.arange(count) % 2
     bounds = _bounds(obs[turn == 0], ended[turn == 0], told, begin)
     beyond = _beyond(obs, bounds)
     explained, mistaken = beyond[ended & (turn == 1)].mean(), beyond[~ended & (turn == 1)].mean()
     if explained < EXPLAINED or mistaken > MISTAKEN:
-        note = (
-            f"no box of observations explains the {count} terminations in {steps} steps of random play, so plans go on "
-            "past the end of an episode; say alive={index: (low, high)} if you know better"
-        )
-        return Estimate(None, note, steps, count)
+        none = f"no box of observations explains the {count} terminations in {steps} steps of random play"
+        return Estimate(None, f"{none}, so what ends an episode is learned; {KNOWN}", steps, count)
     box = _round_out(*_box(bounds, obs), obs[~ended])
     return Estimate(box, f"an episode ends outside {box_words(box)} (from random play)", steps, count)
 

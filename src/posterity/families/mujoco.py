@@ -21,7 +21,8 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from posterity.errors import UserError
-from posterity.families.base import Env, Family, Prestep
+from posterity.families.base import RECURRING, Env, Family, Prestep
+from posterity.families.streams import recurring
 from posterity.settings import Settings, setting
 from posterity.types import FloatArray, HostArray, Key, Spec, Task
 
@@ -89,6 +90,7 @@ class MujocoSettings(Settings):
         "paper: velocities / 5, or sine and cosine of the cheetah's pitch; gym: as Gymnasium has it.",
     )
     max_episode_steps: int = setting(0, "Steps after which an episode is cut off; 0: the paper's 100 or 400.", ge=0)
+    recurring: float = setting(0.0, RECURRING, ge=0, le=1)
     prestep: Literal["auto", "off"] = setting(
         "auto",
         "Physics of all lanes in threads before they step: auto (with 4 lanes or more and cores for them) or off.",
@@ -115,11 +117,12 @@ class MujocoFamily(Family):
         self.spec = Spec(size, -limit, limit, horizon, (low, high) if body.alive else None)
 
     def tasks(self, key: Key, count: int) -> list[Task]:
-        """The first of the published list, whatever the seed."""
-        return [
+        """The first of the published list, whatever the seed; which of them recur depends on it."""
+        tasks = [
             Task(index, f"{self.hidden} x {'/'.join(f'{f:.3f}' for f in np.atleast_1d(factor))}", {self.hidden: factor})
             for index, factor in enumerate(factors(self.body, self.hidden, count))
         ]
+        return recurring(key, tasks, self.settings.recurring)
 
     def make(self, task: Task) -> Env:
         """Gymnasium's environment around the task's own model."""

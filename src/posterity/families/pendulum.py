@@ -7,7 +7,8 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 from pydantic import model_validator
 
-from posterity.families.base import Env, Family
+from posterity.families.base import RECURRING, Env, Family
+from posterity.families.streams import drifting, recurring
 from posterity.settings import Settings, setting
 from posterity.types import Key, Spec, Task
 
@@ -20,6 +21,10 @@ class PendulumSettings(Settings):
     low: float = setting(0.5, "Least factor on Gymnasium's gravity of 10.", gt=0)
     high: float = setting(1.5, "Greatest factor on it.", gt=0)
     max_episode_steps: int = setting(200, "Steps after which an episode is cut off.", ge=1)
+    recurring: float = setting(0.0, RECURRING, ge=0, le=1)
+    drift: float = setting(
+        0.0, "The factor moves by this from task to task (a standard deviation); 0: it is drawn anew.", ge=0
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> PendulumSettings:
@@ -46,12 +51,20 @@ class PendulumGravity(Family):
         )
 
     def tasks(self, key: Key, count: int) -> list[Task]:
-        """Factors uniform between `low` and `high`, one stream per seed."""
-        factors = [
-            float(key.fold("gravity", index).generator().uniform(self.settings.low, self.settings.high))
-            for index in range(count)
-        ]
-        return [Task(index, f"gravity x {factor:.3f}", {"gravity": factor}) for index, factor in enumerate(factors)]
+        """Factors uniform between `low` and `high`, one stream per seed; or a walk between the two."""
+        low, high, drift = self.settings.low, self.settings.high, self.settings.drift
+
+        def draw(at: Key) -> float:
+            return float(at.generator().uniform(low, high))
+
+        key_here = key.fold("gravity")
+        factors = (
+            drifting(key_here, count, draw, low, high, drift)
+            if drift
+            else [draw(key_here.fold(index)) for index in range(count)]
+        )
+        tasks = [Task(index, f"gravity x {factor:.3f}", {"gravity": factor}) for index, factor in enumerate(factors)]
+        return recurring(key, tasks, self.settings.recurring)
 
     def make(self, task: Task) -> Env:
         """Gymnasium's environment with g changed."""

@@ -70,6 +70,7 @@ def read_part(name: str, given: object, factory: Factory, probe: Env) -> Part:
         mutate(made(factory, name, {}), word, target, 1.0)  # a wrong target is said now
         return Part(name, drawn, "", lambda env, value: mutate(env, word, target, value), factor=True)
     if word == "action_gain":
+        _gained(probe, target, 1.0)  # likewise
         return Part(name, drawn, "", lambda env, value: _gained(env, target, value), factor=True)
     arguments, attributes = _arguments(factory), set(dir(probe.unwrapped))
     if (word == "argument" and target) or name in arguments:
@@ -87,7 +88,8 @@ def read_part(name: str, given: object, factory: Factory, probe: Env) -> Part:
 def _gained(env: Env, target: str, value: object) -> Env:
     """The environment behind a motor that does more, less or the opposite."""
     space = env.action_space
-    assert isinstance(space, spaces.Box)
+    if not isinstance(space, spaces.Box):
+        raise UserError(f"vary: 'action_gain' is for real actions, and these are {space}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"vary: 'action_gain' drew {value}; expected a number")
     gain = np.ones(space.shape, dtype=space.dtype)

@@ -82,6 +82,7 @@ class DynamicsModel(NamedTuple):
     target_std: jax.Array  # [1 + O] the targets' deviation in the normaliser's units: 1 if they are normalised
     critic: Critic | None = None  # the value of what follows the horizon; None: nothing does
     latents: jax.Array | None = None  # [E, M, Z] equally likely hypotheses about the task; None: networks take none
+    termination: Layers | None = None  # the classifier of steps that end an episode; None: it is not learned
 
     def sample(self, key: jax.Array, count: int) -> Layers:
         """`count` networks, side by side: the members in turn, each with a hypothesis about the task."""

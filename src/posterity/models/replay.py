@@ -14,13 +14,14 @@ from posterity.types import Array, Transition
 
 
 class Replay(NamedTuple):
-    """One lane's transitions. Termination is not kept: it follows from the observation (`Spec.alive`)."""
+    """One lane's transitions. Where termination follows from the observation (`Spec.alive`), it is not kept."""
 
     obs: jax.Array  # [K, C, O]
     action: jax.Array  # [K, C, A]
     reward: jax.Array  # [K, C]
     next_obs: jax.Array  # [K, C, O]
     filled: jax.Array  # [K]
+    terminated: jax.Array | None = None  # [K, C] 1 where a step ended its episode; None: it is not learned
 
 
 class Rows(NamedTuple):
@@ -31,16 +32,18 @@ class Rows(NamedTuple):
     reward: jax.Array  # [B]
     next_obs: jax.Array  # [B, O]
     task: jax.Array | None = None  # [B] where they come from several
+    terminated: jax.Array | None = None  # [B] where it is kept
 
 
-def empty(tasks: int, capacity: int, obs_dim: int, action_dim: int) -> Replay:
-    """Room for `capacity` transitions of each of `tasks` tasks."""
+def empty(tasks: int, capacity: int, obs_dim: int, action_dim: int, terminations: bool = False) -> Replay:
+    """Room for `capacity` transitions of each of `tasks` tasks; with `terminations` for what ended an episode too."""
     return Replay(
         jnp.zeros((tasks, capacity, obs_dim)),
         jnp.zeros((tasks, capacity, action_dim)),
         jnp.zeros((tasks, capacity)),
         jnp.zeros((tasks, capacity, obs_dim)),
         jnp.zeros(tasks, dtype=jnp.int32),
+        jnp.zeros((tasks, capacity)) if terminations else None,
     )
 
 
@@ -58,13 +61,15 @@ def add(replay: Replay, task: jax.Array, rows: Transition) -> Replay:
         put(replay.reward, rows.reward),
         put(replay.next_obs, rows.next_obs),
         replay.filled.at[task].add(rows.reward.shape[0]),
+        None if replay.terminated is None else put(replay.terminated, rows.terminated),
     )
 
 
 def sample_task(key: jax.Array, replay: Replay, task: jax.Array, batch_size: int) -> Rows:
     """`batch_size` transitions of one task, uniformly with replacement."""
     place = jax.random.randint(key, (batch_size,), 0, jnp.maximum(replay.filled[task], 1))
-    return Rows(*(kept[task, place] for kept in replay[:4]))
+    ended = None if replay.terminated is None else replay.terminated[task, place]
+    return Rows(*(kept[task, place] for kept in replay[:4]), terminated=ended)
 
 
 def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, batch_size: int) -> Rows:

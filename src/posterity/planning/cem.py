@@ -84,7 +84,7 @@ def cem(
         candidates = jnp.clip(drawn, low[None, None], high[None, None])  # rounding only: the noise keeps inside
         scores = score(k, candidates)
         finite = jnp.isfinite(scores)
-        good = finite & _best(jnp.where(finite, scores, -jnp.inf), settings.elites)
+        good = finite & best(jnp.where(finite, scores, -jnp.inf), settings.elites)
         count = jnp.maximum(good.sum(), 1)
         away, weight = candidates - plan.mean[None], (good / count)[:, None, None]
         first, second = (weight * away).sum(axis=0), (weight * away**2).sum(axis=0)  # of one shape: one pass on a GPU
@@ -96,7 +96,7 @@ def cem(
     return jax.lax.scan(search, begin, (noises, jax.random.split(score_key, settings.cem_iterations)))[0]
 
 
-def _best(scores: jax.Array, count: int) -> jax.Array:
+def best(scores: jax.Array, count: int) -> jax.Array:
     """[N] whether a score is among the `count` best; of equal ones the first.
 
     By counting, for each, how many are better: one pass on a GPU, where sorting a few hundred numbers takes many.

@@ -3,7 +3,8 @@
     score(candidate) = 1/P sum_p sum_tau reward_p(tau)                       (paper, Algorithm 1, "Evaluate actions as")
 
 What a step does is handed in, so this knows nothing of networks. A particle that leaves the box `alive` has ended: the
-reward of that step counts, those after it do not.
+reward of that step counts, those after it do not. Where an end has a probability (`ended`), later rewards count by
+the probability that the particle is still going.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class ImaginedStep(NamedTuple):
 
 
 TerminalValue = Callable[[jax.Array], jax.Array]  # the value [P, N] of last observations [P, N, O]
+# the probability [P, N] that a step ended its episode: (observations [P, N, O], actions [N, A], next ones [P, N, O])
+Ended = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Step = Callable[[jax.Array, jax.Array, jax.Array], ImaginedStep]  # (key, observations [P, N, O], actions [N, A])
 # (key, candidates [N, T, A]) -> returns [P, N], and the facts of every step [T, ...]
 Returns = Callable[[jax.Array, jax.Array], tuple[jax.Array, tuple[jax.Array, ...]]]
@@ -39,14 +42,17 @@ def imagined_returns(
     particles: int,
     alive: Box | None,
     terminal_value: TerminalValue | None = None,
+    ended: Ended | None = None,
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """[P, N] undiscounted return of each candidate [N, T, A] from `obs` [O], for each particle; facts [T, ...].
 
-    With `terminal_value`, the last observation of a particle that is still going is worth that too.
+    With `terminal_value`, the last observation of a particle that is still going is worth that too. `ended` is asked
+    instead of `alive` where it is given.
     """
     count = candidates.shape[0]
     start = jnp.broadcast_to(obs, (particles, count, *obs.shape))
-    going = jnp.ones((particles, count), bool)  # pyright: ignore[reportUnknownMemberType]
+    kind = bool if ended is None else jnp.float32  # certainly going or not, or by how much
+    going = jnp.ones((particles, count), kind)  # pyright: ignore[reportUnknownMemberType]
 
     def walk(
         carry: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
@@ -54,8 +60,10 @@ def imagined_returns(
         place, going = carry
         actions, k = now
         reward, following, facts = step(k, place, actions)
-        earned = jnp.where(going, reward, 0.0)
-        if alive is not None:
+        earned = _counted(going, reward)
+        if ended is not None:
+            going = going * (1.0 - ended(place, actions, following))
+        elif alive is not None:
             low, high = alive[0][None, None], alive[1][None, None]
             going = going & ((following > low) & (following < high)).all(axis=-1)
         return (following, going), (earned, facts)
@@ -64,5 +72,12 @@ def imagined_returns(
     (last, going), (rewards, facts) = jax.lax.scan(walk, (start, going), (jnp.swapaxes(candidates, 0, 1), keys))
     total = rewards.sum(axis=0)
     if terminal_value is not None:
-        total = total + jnp.where(going, terminal_value(last), 0.0)
+        total = total + _counted(going, terminal_value(last))
     return total, facts
+
+
+def _counted(going: jax.Array, worth: jax.Array) -> jax.Array:
+    """What something is worth to particles that may have ended: what follows an end is nothing, finite or not."""
+    if going.dtype == bool:
+        return jnp.where(going, worth, 0.0)
+    return jnp.where(going > 0.0, going * worth, 0.0)
