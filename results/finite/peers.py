@@ -23,6 +23,7 @@ HERE = Path(__file__).parent / "peers"
 TASK = {"unknown": "task"}
 WAYS: dict[str, dict[str, Any]] = {
     "best": {},
+    "voi": {"explorer": "voi", "models": 10},
     "psrl": {"explorer": "psrl"},
     "psrl, no transfer": {"explorer": "psrl", "transfer": False},
     "beb": {"explorer": "beb"},

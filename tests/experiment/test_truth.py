@@ -14,7 +14,7 @@ from posterity.experiment.truth import Truths
 from posterity.families.pendulum import PendulumGravity
 from posterity.families.randommdp import RandomMDP
 from posterity.report.metrics import suboptimal_steps
-from posterity.tabular.dirichlet import Rows
+from posterity.tabular.dirichlet import Rows, World
 from posterity.tabular.mdp import FiniteMDP, greedy, value_iteration
 from posterity.types import Budget, Key
 
@@ -46,6 +46,7 @@ def test_the_optimal_policy_loses_nothing_and_another_does():
 
 def test_a_world_posterior_at_the_hidden_world_has_a_smaller_radius_than_the_prior():
     lane = tree.lane(begun(), 0)
+    assert isinstance(lane.world, World)
     hidden = lane._replace(world=lane.world._replace(alpha=Rows(FAMILY.next_alpha, FAMILY.reward_alpha)))
     state, measure = tree.stack([hidden, lane]), truths()
     near, flat = (measure.begin(TASK, state, number) for number in (0, 1))
