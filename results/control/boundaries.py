@@ -24,7 +24,8 @@ def read(run: Path) -> dict[int, list[Line]]:
     seeds: dict[int, list[Line]] = {}
     for text in (run / "records.jsonl").read_text().splitlines():
         line = json.loads(text)
-        seeds.setdefault(line["seed"], []).append(line)
+        if line["kind"] != "header":
+            seeds.setdefault(line["seed"], []).append(line)
     return seeds
 
 

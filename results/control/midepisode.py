@@ -18,7 +18,9 @@ from scipy import stats
 
 import posterity
 
-PAIRS = ((0.6, 1.4), (1.4, 0.6), (0.7, 1.3), (1.3, 0.7), (0.8, 1.45), (1.2, 0.55))  # factors on gravity: before, after
+# factors on gravity: before, after
+PAIRS = ((0.6, 1.4), (1.4, 0.6), (0.7, 1.3), (1.3, 0.7), (0.8, 1.45), (1.2, 0.55))
+PAIRS += ((0.55, 1.2), (1.45, 0.8), (0.65, 1.35), (1.35, 0.65), (0.75, 1.25), (1.25, 0.75))
 BEFORE, AFTER = 100, 200  # steps
 
 
