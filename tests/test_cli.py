@@ -36,7 +36,7 @@ def written(folder: Path) -> list[str]:
         ("rnu item-search", "Unknown command 'rnu'. Did you mean 'run'? Known: bench, demo, evaluate"),
         (
             "run item-serch",
-            "Unknown family 'item-serch'. Did you mean 'item-search'? Known: box-jump, cheetah-bodyparts, ",
+            "Unknown family 'item-serch'. Did you mean 'item-search'? Known: box-jump, chain, cheetah-bodyparts, ",
         ),
         ("run item-search --method blr", "Unknown method 'blr'. Did you mean 'blrl'? Known: blrl, boss, "),
         ("run item-search --preset fast", "Unknown preset 'fast'. Known: best, paper, quick"),

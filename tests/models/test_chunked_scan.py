@@ -22,7 +22,7 @@ def test_it_is_a_scan_over_what_is_drawn(count: int):
     keys = jax.random.split(jax.random.key(3), count)
     last, (totals, rows) = jax.jit(lambda k: chunked_scan.scan(step, jnp.float32(1.0), draw, k))(keys)
     plain_last, (plain_totals, plain_rows) = jax.lax.scan(lambda now, key: step(now, draw(key)), jnp.float32(1.0), keys)
-    np.testing.assert_array_equal(rows, plain_rows)
+    np.testing.assert_allclose(rows, plain_rows, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(totals, plain_totals, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(last, plain_last, rtol=1e-5, atol=1e-6)
 
