@@ -114,6 +114,7 @@ def _agent(kind: Kind, config: RunConfig, spec: Spec) -> Vblrl:
 def _told(agent: Vblrl, keys: list[Key], state: VblrlState, rows: Transition) -> dict[str, HostArray]:
     """[L] each, of the model that would plan now."""
     single = Transition(*(np.asarray(part).astype(np.float32) for part in rows))
+    single = single._replace(action=agent.spec.encoded(rows.action))
     told = agent.programs.check(_named(keys, "told"), agent.acting(state), single)
     return {name: np.asarray(values) for name, values in told.items()}
 
@@ -167,7 +168,7 @@ def _steps(env: Env, spec: Spec, key: Key, count: int) -> Iterator[Transition]:
     generator = np.random.default_rng(key.seed())
     obs, episode = reset(env, key.fold("episode", 0)), 0
     for _ in range(count):
-        action = generator.uniform(spec.low, spec.high)
+        action = spec.random_action(generator)
         after = advance(env, action)
         ended = np.array(after.terminated), np.array(after.truncated)
         yield Transition(obs, action, np.array(after.reward), after.next_obs, *ended)
