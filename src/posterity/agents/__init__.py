@@ -39,6 +39,7 @@ class Method(NamedTuple):
 
 _VBLRL, _BLRL = "posterity.agents.vblrl:Vblrl", "posterity.agents.blrl:Blrl"
 _NPG, _EWC = "posterity.agents.npg:Npg", "posterity.agents.ewc:Ewc"
+_ACTOR_CRITIC = "posterity.agents.actor_critic:ActorCriticMethod"
 _LPG_FTW = "posterity.agents.lpg_ftw:LpgFtw"
 
 METHODS = {
@@ -51,6 +52,12 @@ METHODS = {
         "one world model with a latent for each task, inferred while acting (T-HiP-MDP)",
         _VBLRL,
         {"variant": "hip-mdp"},
+        False,
+    ),
+    "actor-critic": Method(
+        "actor and critics without a model, every task from scratch (--transfer: the same ones for all)",
+        _ACTOR_CRITIC,
+        {},
         False,
     ),
     "npg": Method(

@@ -18,18 +18,21 @@ from posterity.agents.base import Info, Keys, Policy
 from posterity.agents.inference import Adaptation
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
+from posterity.models import actor_critic
 from posterity.models.dynamics import DynamicsModel
 from posterity.planning.cem import Plan
 from posterity.planning.rollout import Returns
 from posterity.planning.search import make_search
 from posterity.types import BoolArray, HostArray, Spec, Transition
 
+EXPLORATION = 0.1  # least deviation of an action that explores, in halves of the range
+
 
 class Planner:
     """The programs that plan, compiled once."""
 
     def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
-        self.spec = spec
+        self.spec, self.settings = spec, settings.planner
         self.search = make_search(spec, settings.planner)
         self.fresh_plan = self.search.fresh
         self.rollouts = Rollouts(
@@ -39,9 +42,11 @@ class Planner:
             settings.kernels,
             settings.matmul_precision,
             settings.value.gamma,
+            settings.policy.gamma,
         )
         precision = settings.outer_precision
-        self.plan = lanes.compiled(self._plan, precision)
+        self.plan = lanes.compiled(partial(self._plan, False), precision)
+        self.explore = lanes.compiled(partial(self._plan, True), precision)
         self.forecast = lanes.compiled(self._forecast, precision)
         self.plan_backward = {
             variant: lanes.compiled(partial(self._plan_backward, variant), precision)
@@ -59,19 +64,36 @@ class Planner:
     # One lane ----------------------------------------------------------------------------------------------------
 
     def _plan(
-        self, key: jax.Array, obs: jax.Array, first: jax.Array, model: DynamicsModel, plan: Plan
+        self, explores: bool, key: jax.Array, obs: jax.Array, first: jax.Array, model: DynamicsModel, plan: Plan
     ) -> tuple[jax.Array, Plan]:
-        """The first action of what the search found, and where the next search begins."""
+        """The first action of what the search found, and where the next search begins.
+
+        An actor learns of what was tried, so where there is one an action that explores is drawn around the found one.
+        """
+        if self.settings.cem_iterations == 0 and model.actor_critic is not None:
+            return self._actor_alone(explores, key, obs, model), plan
         draw_key, search_key = jax.random.split(key)
-        found, _ = self._search(search_key, self.rollouts.forward(draw_key, model, obs), plan, first)
-        return self.search.chosen(found.mean)[0], self.search.shifted(found)
+        proposals = self.rollouts.proposals(jax.random.fold_in(draw_key, 1), model, obs)
+        found, last_key = self._search(search_key, self.rollouts.forward(draw_key, model, obs), plan, first, proposals)
+        action = self.search.chosen(found.mean)[0]
+        if explores:
+            low, high = self.rollouts.box
+            std = jnp.maximum(jnp.sqrt(found.variance[0]), 0.5 * EXPLORATION * (high - low))
+            action = jnp.clip(action + std * jax.random.normal(last_key, action.shape), low, high)
+        return action, self.search.shifted(found)
+
+    def _actor_alone(self, explores: bool, key: jax.Array, obs: jax.Array, model: DynamicsModel) -> jax.Array:
+        """A draw of the policy if it explores, else its likeliest action."""
+        assert model.actor_critic is not None
+        what = model.actor_critic.actor, model.normaliser, obs, self.rollouts.box
+        return actor_critic.sample_action(key, *what)[0] if explores else actor_critic.mean_action(*what)
 
     def _forecast(
         self, key: jax.Array, obs: jax.Array, model: DynamicsModel, action: jax.Array, after: Plan, sums: jax.Array
     ) -> jax.Array:
         """Adds to the forecasts what the found plan will earn within its horizon, by the networks it was found by."""
         draw_key, search_key = jax.random.split(key)
-        within = self.rollouts.forward(draw_key, model._replace(critic=None), obs)
+        within = self.rollouts.forward(draw_key, model._replace(critic=None, actor_critic=None), obs)
         found = jnp.concatenate([action[None], self.search.chosen(after.mean)[:-1]])
         promised, _ = within(jax.random.split(search_key)[1], found[None])
         return sums + jnp.stack([promised.mean(), promised.std(), jnp.float32(1.0)])
@@ -89,20 +111,29 @@ class Planner:
         """Search with two models, and tell how much of the found plan the world's predicted."""
         draw_key, search_key = jax.random.split(key)
         returns = self.rollouts.backward(variant, draw_key, task, world, obs)
-        found, last_key = self._search(search_key, returns, plan, first)
+        proposals = self.rollouts.proposals(jax.random.fold_in(draw_key, 1), task, obs)
+        found, last_key = self._search(search_key, returns, plan, first, proposals)
         best = self.search.chosen(found.mean)
         _, facts = returns(last_key, best[None])
         return best[0], self.search.shifted(found), tuple(fact.mean() for fact in facts)
 
-    def _search(self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array) -> tuple[Plan, jax.Array]:
-        """What the search finds from where the last one ended, and a key that is left."""
+    def _search(
+        self, key: jax.Array, returns: Returns, plan: Plan, first: jax.Array, proposals: jax.Array | None = None
+    ) -> tuple[Plan, jax.Array]:
+        """What the search finds from where the last one ended, and a key that is left.
+
+        In a new episode it begins from what an actor proposes, if there is one.
+        """
         search_key, last_key = jax.random.split(key)
-        begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), self.fresh_plan, plan)
+        fresh = self.fresh_plan
+        if proposals is not None:
+            fresh = fresh._replace(mean=proposals.mean(axis=0))
+        begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), fresh, plan)
 
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
             return returns(k, candidates)[0].mean(axis=0)
 
-        return self.search.improved(search_key, score, begin), last_key
+        return self.search.improved(search_key, score, begin, proposals), last_key
 
 
 class PlannedPolicy(Policy):

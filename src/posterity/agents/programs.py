@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from posterity.agents import lanes
+from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.lanes import Program
 from posterity.agents.training import Training, Who
 from posterity.models import elbo, replay
@@ -19,7 +20,7 @@ GROUPS: tuple[tuple[Who, ...], ...] = (("task",), ("world",), ("task", "world"))
 class Programs:
     """Each is compiled when it is first called, and once."""
 
-    def __init__(self, training: Training, tasks: int) -> None:
+    def __init__(self, training: Training, actor: ActorCriticLearning, tasks: int) -> None:
         """`tasks`: those of the run that have a latent of their own; 0 without latents."""
 
         def program(one: Callable[..., Result], donate: Sequence[int] = ()) -> Program[Result]:
@@ -27,6 +28,8 @@ class Programs:
 
         self.init = program(partial(training.init, tasks=tasks))
         self.init_critic = program(training.init_critic)
+        self.init_actor = program(actor.init)
+        self.fit_actor = program(actor.fit)
         self.init_termination = program(training.init_termination)
         self.fit_termination = program(training.fit_termination)
         self.restart = program(training.restart)

@@ -17,12 +17,15 @@ from posterity.errors import UserError
 from posterity.kernels import common
 from posterity.kernels import rollout as fused
 from posterity.kernels.weights import Precision
-from posterity.models import confidence, critic, termination
+from posterity.models import actor_critic, confidence, critic, termination
+from posterity.models.actor_critic import ActionBox
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.mlp import Layers
 from posterity.planning.cem import PlannerSettings
 from posterity.planning.rollout import Box, Ended, ImaginedStep, Returns, Step, TerminalValue, imagined_returns
 from posterity.types import Spec, StepFunction
+
+PROPOSALS = 2  # of the actor for each network, among the candidates of every search
 
 
 class KnownStep:
@@ -62,7 +65,10 @@ class Rollouts:
         kernels: common.Mode,
         precision: Precision,
         gamma: float,
+        policy_gamma: float = 0.99,
     ) -> None:
+        self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
+        self.policy_gamma = policy_gamma  # of the critics beside an actor
         self.planner, self.network = planner, network
         self.precision: Precision = precision
         self.gamma = gamma  # of the critic
@@ -86,6 +92,30 @@ class Rollouts:
             return ImaginedStep(*model.step(jax.random.split(k)[1], place, prediction, self._samples))
 
         return self._plain(step, model, obs)
+
+    def proposals(self, key: jax.Array, model: DynamicsModel, obs: jax.Array) -> jax.Array | None:
+        """[K, T, A] what the actor would do from `obs` [O] on, as networks of the model imagine it; None: no actor.
+
+        Of each network's proposals the first has the likeliest actions.
+        """
+        if model.actor_critic is None:
+            return None
+        draw_key, walk_key = jax.random.split(key)
+        networks = model.sample(draw_key, self.planner.particles)
+        actor, units = model.actor_critic.actor, model.normaliser
+        likeliest = (jnp.arange(PROPOSALS) == 0)[None, :, None]
+
+        def walk(place: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+            action_key, step_key = jax.random.split(k)
+            drawn, _ = actor_critic.sample_action(action_key, actor, units, place, self.box)
+            action = jnp.where(likeliest, actor_critic.mean_action(actor, units, place, self.box), drawn)
+            prediction = model.predict_each(networks, place, action, self.network)
+            return model.step(step_key, place, prediction, self._samples)[1], action
+
+        start = jnp.broadcast_to(obs, (self.planner.particles, PROPOSALS, *obs.shape))
+        _, actions = jax.lax.scan(walk, start, jax.random.split(walk_key, self.planner.horizon))
+        each = jnp.moveaxis(actions, 0, 2)  # [P, M, T, A]
+        return jnp.where(jnp.isfinite(each), each, 0.0).reshape(-1, *each.shape[2:])
 
     def backward(
         self, variant: str, key: jax.Array, task: DynamicsModel, world: DynamicsModel, obs: jax.Array
@@ -113,6 +143,9 @@ class Rollouts:
 
     def _terminal_value(self, model: DynamicsModel) -> TerminalValue | None:
         """The critic of the model, if it has one."""
+        pair = model.actor_critic
+        if pair is not None:
+            return lambda last: actor_critic.value(pair, model.normaliser, last, self.box, self.policy_gamma)
         own = model.critic
         return None if own is None else lambda last: critic.value(own, model.normaliser, last, self.gamma)
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from posterity.errors import UserError
 from posterity.kernels import elbo as fused
 from posterity.models import critic, dynamics, elbo, latent, normaliser, posterior, replay, termination
+from posterity.models.actor_critic import ActorCriticSettings
 from posterity.models.confidence import BackwardSettings
 from posterity.models.critic import CriticSettings, CriticTraining
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
@@ -40,6 +41,7 @@ class VblrlSettings(Settings):
     learner: LearnerSettings = LearnerSettings()
     network: NetworkSettings = NetworkSettings()
     value: CriticSettings = CriticSettings()
+    policy: ActorCriticSettings = ActorCriticSettings()
     backward: BackwardSettings = BackwardSettings()
     latent: LatentSettings = LatentSettings()
     members: int = setting(

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.agents import diagnostics, lanes
+from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.base import Agent, Info, Keys, Score
 from posterity.agents.inference import Adaptation, TaskInference
 from posterity.agents.planner import PlannedPolicy, Planner
@@ -34,6 +35,7 @@ from posterity.agents.training import INITIAL_WIDTH, Training, VblrlSettings, Wh
 from posterity.agents.vblrl_state import VARIANTS, VblrlSnapshot, VblrlState
 from posterity.errors import UserError
 from posterity.models import normaliser, replay
+from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
 from posterity.models.confidence import BACK_VARIANTS
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.dynamics import DynamicsModel
@@ -63,7 +65,15 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)
 
-        self.programs = Programs(self.training, budget.tasks if self.inference else 0)
+        actor = ActorCriticLearning(
+            spec,
+            settings.policy,
+            budget.steps_per_iteration,
+            self.variant.inherits,
+            settings.network,
+            settings.planner.particles,
+        )
+        self.programs = Programs(self.training, actor, budget.tasks if self.inference else 0)
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
@@ -82,6 +92,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             normaliser=lanes.repeated(normaliser.identity(*dims), count),
             target_std=jnp.ones((count, 1 + dims[0])),
             critic=self._fresh_critic(keys),
+            actor=self._fresh_actor(keys),
             termination=self._fresh_termination(keys),
             replay=lanes.repeated(replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination), count),
             plan=lanes.repeated(self.planner.fresh_plan, count),
@@ -102,7 +113,11 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             fresh = self.programs.init(keys)
             prior = self.programs.fixed_prior(fresh.posterior)
             state = state._replace(
-                task=fresh, prior=prior, critic=self._fresh_critic(keys), termination=self._fresh_termination(keys)
+                task=fresh,
+                prior=prior,
+                critic=self._fresh_critic(keys),
+                actor=self._fresh_actor(keys),
+                termination=self._fresh_termination(keys),
             )
         if self.inference is not None:
             latents = self.inference.begin(keys, state.world.posterior, number)
@@ -121,9 +136,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if self._explores(state):
             return state._replace(step=state.step + 1), self.planner.random_actions(keys)
         model = self.acting(state)
-        action, plan = self.planner.plan(keys, obs, first, model, state.plan)
+        search = self.planner.explore if self.settings.policy.enabled else self.planner.plan
+        action, plan = search(keys, obs, first, model, state.plan)
         forecast = state.forecast
-        if state.step % FORECAST_EVERY == 0:
+        if state.step % FORECAST_EVERY == 0 and self.settings.planner.cem_iterations:
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), self.planner.executed(action)
 
@@ -167,6 +183,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
                 fit_keys, state.critic, state.normaliser, memory, state.task_number
             )
             state = state._replace(critic=critic)
+        if state.actor is not None:
+            model = self.acting(state) if self.settings.policy.imagined_share else None
+            actor, told = self.programs.fit_actor(
+                fit_keys, state.actor, state.normaliser, memory, state.task_number, model
+            )
+            state, facts = state._replace(actor=actor), facts | told._asdict()
         if state.termination is not None:
             termination, facts["termination_accuracy"] = self.programs.fit_termination(
                 fit_keys, state.termination, state.normaliser, memory, state.task_number
@@ -242,7 +264,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         critic = None if state.critic is None else state.critic.critic
         latents = state.latents if who == "world" else state.task_latents
         ends = None if state.termination is None else state.termination.layers
-        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic, ends)
+        actor = None if state.actor is None else state.actor.now
+        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic, ends, actor)
 
     def _model(
         self,
@@ -253,13 +276,18 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         target_std: jax.Array,
         critic: Critic | None,
         termination: Layers | None,
+        actor: ActorCritic | None,
     ) -> DynamicsModel:
         strength = self.settings.noise(who)
         noise = lanes.full(target_std.shape[0], strength) if strength else None
-        return DynamicsModel(posterior._replace(latents=None), units, noise, target_std, critic, latents, termination)
+        plain = posterior._replace(latents=None)
+        return DynamicsModel(plain, units, noise, target_std, critic, latents, termination, actor)
 
     def _fresh_critic(self, keys: Keys) -> CriticTraining | None:
         return self.programs.init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
+
+    def _fresh_actor(self, keys: Keys) -> ActorCriticTraining | None:
+        return self.programs.init_actor([key.fold("actor") for key in keys]) if self.settings.policy.enabled else None
 
     def _fresh_termination(self, keys: Keys) -> TerminationTraining | None:
         due = self.spec.learn_termination
@@ -288,12 +316,13 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         posteriors = state.world.posterior, state.task.posterior
         latents = state.latents, state.task_latents, np.full(len(keys), state.task_number, np.int32)
         ends = None if state.termination is None else state.termination.layers
-        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends)
+        actor = None if state.actor is None else state.actor.now
+        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends, actor)
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
         random = np.asarray(own.random)
-        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination))
+        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor))
         task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
         latents, task_latents, today_latents = jax.device_put((own.latents, own.task_latents, own.latents))
         if self.inference is not None and score == "back":

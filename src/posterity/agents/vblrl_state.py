@@ -8,6 +8,7 @@ import jax
 
 from posterity.agents.inference import Recent
 from posterity.agents.training import VblrlSettings, Who
+from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.elbo import Learning
 from posterity.models.mlp import Layers
@@ -57,6 +58,7 @@ class VblrlState(NamedTuple):
     normaliser: Normaliser
     target_std: jax.Array  # [L, 1 + O] the targets' deviation in the normaliser's units
     critic: CriticTraining | None
+    actor: ActorCriticTraining | None
     termination: TerminationTraining | None
     replay: Replay
     plan: Plan  # where the next search begins
@@ -79,3 +81,4 @@ class VblrlSnapshot(NamedTuple):
     task_latents: jax.Array | None  # [L, E, M, Z]
     task_number: Array  # [L] of the task it was taken in
     termination: Layers | None = None
+    actor: ActorCritic | None = None

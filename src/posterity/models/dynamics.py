@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from pydantic import model_validator
 
 from posterity.models import mlp, posterior
+from posterity.models.actor_critic import ActorCritic
 from posterity.models.critic import Critic
 from posterity.models.mlp import ACTIVATIONS, ActivationName, Layers
 from posterity.models.normaliser import Normaliser
@@ -83,6 +84,7 @@ class DynamicsModel(NamedTuple):
     critic: Critic | None = None  # the value of what follows the horizon; None: nothing does
     latents: jax.Array | None = None  # [E, M, Z] equally likely hypotheses about the task; None: networks take none
     termination: Layers | None = None  # the classifier of steps that end an episode; None: it is not learned
+    actor_critic: ActorCritic | None = None  # a policy and the value of going on by it; None: none is learned
 
     def sample(self, key: jax.Array, count: int) -> Layers:
         """`count` networks, side by side: the members in turn, each with a hypothesis about the task."""
@@ -100,8 +102,13 @@ class DynamicsModel(NamedTuple):
 
     def predict(self, networks: Layers, obs: jax.Array, action: jax.Array, settings: NetworkSettings) -> Prediction:
         """[P, N, 1 + O] what each of P networks predicts for its own observations [P, N, O] and actions [N, A]."""
-        actions = jnp.broadcast_to(action, (obs.shape[0], *action.shape))
-        inputs = self.normaliser.inputs(obs, actions)
+        return self.predict_each(networks, obs, jnp.broadcast_to(action, (obs.shape[0], *action.shape)), settings)
+
+    def predict_each(
+        self, networks: Layers, obs: jax.Array, action: jax.Array, settings: NetworkSettings
+    ) -> Prediction:
+        """The same where every network has actions [P, N, A] of its own."""
+        inputs = self.normaliser.inputs(obs, action)
         return jax.vmap(lambda weights, x: forward(weights, x, settings))(networks, inputs)
 
     def step(self, key: jax.Array, obs: jax.Array, prediction: Prediction, sample: bool) -> tuple[jax.Array, jax.Array]:

@@ -82,3 +82,17 @@ def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, ba
     place = jax.random.randint(row_key, (tasks, batch_size), 0, jnp.broadcast_to(limit, (tasks, batch_size)))
     rows = (kept[chosen[:, None], place].reshape(tasks * batch_size, *kept.shape[2:]) for kept in replay[:4])
     return Rows(*rows, task=jnp.repeat(chosen, batch_size))
+
+
+def sample_mixed(key: jax.Array, replay: Replay, task: jax.Array, share: float, batch_size: int) -> Rows:
+    """`batch_size` transitions, each with probability `share` of one of the tasks before `task`, else of `task`.
+
+    In the first task all are its own.
+    """
+    which_key, task_key, place_key = jax.random.split(key, 3)
+    earlier = (jax.random.uniform(which_key, (batch_size,)) < share) & (task > 0)
+    chosen = jnp.where(earlier, jax.random.randint(task_key, (batch_size,), 0, jnp.maximum(task, 1)), task)
+    limit = jnp.maximum(replay.filled[chosen], 1)
+    place = jnp.minimum((jax.random.uniform(place_key, (batch_size,)) * limit).astype(jnp.int32), limit - 1)
+    ended = None if replay.terminated is None else replay.terminated[chosen, place]
+    return Rows(*(kept[chosen, place] for kept in replay[:4]), task=chosen, terminated=ended)

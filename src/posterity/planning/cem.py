@@ -27,7 +27,9 @@ class PlannerSettings(Settings):
     particles: int = setting(20, "Sampled networks that every candidate is imagined through.", ge=1)
     candidates: int = setting(500, "Action sequences in each CEM iteration (paper: 500).", ge=2)
     elites: int = setting(50, "Best candidates that the next iteration is drawn around (paper: 50).", ge=1)
-    cem_iterations: int = setting(5, "Iterations of the cross-entropy method (released code: 5).", ge=1)
+    cem_iterations: int = setting(
+        5, "Iterations of the cross-entropy method (released code: 5); 0: the actor acts alone.", ge=0
+    )
     output: Literal["sample", "mean"] = setting(
         "sample", "What an imagined step takes of the predicted Gaussian: a sample, or its mean."
     )
@@ -65,11 +67,12 @@ def cem(
     low: jax.Array,
     high: jax.Array,
     settings: PlannerSettings,
+    proposals: jax.Array | None = None,
 ) -> Plan:
     """Maximises `score(key, candidates [N, T, A]) -> [N]`.
 
     No candidate leaves the bounds [A]; one whose score is not finite is never an elite, unless none is left: then the
-    iteration changes nothing.
+    iteration changes nothing. `proposals` [K, T, A], such as a policy's, are candidates in every iteration.
     """
 
     noise_key, score_key = jax.random.split(key)
@@ -82,6 +85,8 @@ def cem(
         scale = jnp.minimum(jnp.sqrt(plan.variance), jnp.maximum(room, 0.0))
         drawn = plan.mean[None] + scale[None] * noise
         candidates = jnp.clip(drawn, low[None, None], high[None, None])  # rounding only: the noise keeps inside
+        if proposals is not None:
+            candidates = jnp.concatenate([candidates, proposals])
         scores = score(k, candidates)
         finite = jnp.isfinite(scores)
         good = finite & best(jnp.where(finite, scores, -jnp.inf), settings.elites)

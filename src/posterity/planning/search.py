@@ -18,8 +18,8 @@ class Search(Protocol):
 
     fresh: Plan  # where a search begins when nothing is known
 
-    def improved(self, key: jax.Array, score: Score, begin: Plan) -> Plan:
-        """What it finds from `begin` on."""
+    def improved(self, key: jax.Array, score: Score, begin: Plan, proposals: jax.Array | None = None) -> Plan:
+        """What it finds from `begin` on, with `proposals` [K, T, A] among the candidates."""
         ...
 
     def around(self, mean: jax.Array) -> Plan:
@@ -42,9 +42,9 @@ class RealSearch:
         self.low, self.high, self.settings = low, high, settings
         self.fresh = cem.start(settings.horizon, low, high)
 
-    def improved(self, key: jax.Array, score: Score, begin: Plan) -> Plan:
+    def improved(self, key: jax.Array, score: Score, begin: Plan, proposals: jax.Array | None = None) -> Plan:
         """By the settings' number of iterations."""
-        return cem.cem(key, score, begin, self.low, self.high, self.settings)
+        return cem.cem(key, score, begin, self.low, self.high, self.settings, proposals)
 
     def around(self, mean: jax.Array) -> Plan:
         """With a variance that starts anew."""
@@ -65,8 +65,8 @@ class DiscreteSearch:
     def __init__(self, actions: int, settings: PlannerSettings) -> None:
         self.settings, self.fresh = settings, categorical.start(settings.horizon, actions)
 
-    def improved(self, key: jax.Array, score: Score, begin: Plan) -> Plan:
-        """By the settings' number of iterations, or over all sequences."""
+    def improved(self, key: jax.Array, score: Score, begin: Plan, proposals: jax.Array | None = None) -> Plan:
+        """By the settings' number of iterations, or over all sequences. There are no proposals of discrete actions."""
         return categorical.search(key, score, begin, self.settings)
 
     def around(self, mean: jax.Array) -> Plan:

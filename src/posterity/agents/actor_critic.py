@@ -1,0 +1,146 @@
+"""Actor and critics alone: no model, no plan, and unless asked for no transfer. What vblrl has beside its model.
+
+    for each iteration:  act by the policy;  keep the transitions;  fit critics and actor to them many times over
+
+Every task begins with fresh networks. With `transfer` they go on from task to task, and a share of every batch is of
+earlier tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from posterity.agents import diagnostics, lanes
+from posterity.agents.actor_learning import ActorCriticLearning, measured
+from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.errors import UserError
+from posterity.models import normaliser, replay
+from posterity.models.actor_critic import ActorCriticSettings, ActorCriticTraining
+from posterity.models.mlp import Layers
+from posterity.models.normaliser import Normaliser
+from posterity.models.replay import Replay
+from posterity.settings import Settings, setting
+from posterity.types import Array, BoolArray, Budget, HostArray, Spec, Transition
+
+NORMALISER_ITERATIONS = 5  # of the first task, from which the normaliser is estimated
+
+
+class ActorCriticAgentSettings(Settings):
+    """What the actor-critic method can be told."""
+
+    policy: ActorCriticSettings = ActorCriticSettings(enabled=True)
+    transfer: bool = setting(False, "Go on with the networks of the task before; false: every task from scratch.")
+
+
+class ActorCriticState(NamedTuple):
+    """Everything a run is. Arrays have a leading axis of lanes; numbers are the same for all."""
+
+    training: ActorCriticTraining
+    normaliser: Normaliser
+    replay: Replay
+    task_number: int
+    iteration: int
+
+
+class ActorCriticSnapshot(NamedTuple):
+    """What acts."""
+
+    actor: Layers
+    normaliser: Normaliser
+    random: Array  # [L] nothing was learned yet: actions are random
+
+
+class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
+    """Soft actor-critic with an ensemble of critics and many updates a step."""
+
+    summary = "actor and critics without a model, every task from scratch (--transfer: the same ones for all)"
+    settings_type = ActorCriticAgentSettings
+    task_memory = "replay"
+
+    def __init__(self, spec: Spec, settings: ActorCriticAgentSettings, budget: Budget) -> None:
+        if spec.actions:
+            raise UserError("The actor of actor-critic gives real numbers, and these actions are discrete; use vblrl")
+        self.spec, self.budget, self.transfers = spec, budget, settings.transfer
+        learning = ActorCriticLearning(spec, settings.policy, budget.steps_per_iteration, settings.transfer)
+        self.fresh = lanes.compiled(learning.init)
+        self.fit = lanes.compiled(learning.fit)
+        self.sample = lanes.compiled(learning.sample)
+        self.mean = lanes.compiled(learning.mean)
+        self.measure = lanes.compiled(lambda memory, task: measured(spec, memory, task))
+        self.remember = lanes.compiled(replay.add, donate=[0])
+
+    def init(self, keys: Keys) -> ActorCriticState:
+        """Fresh networks and an empty replay."""
+        dims, count = (self.spec.obs_dim, len(self.spec.low)), len(keys)
+        capacity = self.budget.iterations * self.budget.steps_per_iteration
+        room = replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination)
+        return ActorCriticState(
+            self.fresh(keys),
+            lanes.repeated(normaliser.identity(*dims), count),
+            lanes.repeated(room, count),
+            task_number=-1,
+            iteration=0,
+        )
+
+    def begin_task(self, keys: Keys, state: ActorCriticState) -> ActorCriticState:
+        """Fresh networks, or those there are."""
+        number = state.task_number + 1
+        training = state.training if self.transfers and number else self.fresh(keys)
+        return state._replace(training=training, task_number=number, iteration=0)
+
+    def act(
+        self, keys: Keys, state: ActorCriticState, obs: HostArray, first: BoolArray
+    ) -> tuple[ActorCriticState, HostArray]:
+        """A draw of the policy, or a random action before anything was learned."""
+        if self._explores(state):
+            return state, _random(self.spec, keys)
+        return state, lanes.to_host(self.sample(keys, state.training.now.actor, state.normaliser, obs))
+
+    def update(self, keys: Keys, state: ActorCriticState, rows: Transition) -> tuple[ActorCriticState, Info]:
+        """Remember the iteration, then learn."""
+        new = Transition(*(np.asarray(part).astype(np.float32) for part in rows))
+        memory = self.remember(state.replay, state.task_number, new)
+        units = state.normaliser
+        if (state.task_number == 0 or not self.transfers) and state.iteration < NORMALISER_ITERATIONS:
+            units = self.measure(memory, state.task_number)
+        training, loss = self.fit(keys, state.training, units, memory, state.task_number)
+        place = f"task {state.task_number}, iteration {state.iteration}"
+        info = diagnostics.checked(loss._asdict(), "critic", place, "try fewer updates per step")
+        return state._replace(training=training, normaliser=units, replay=memory, iteration=state.iteration + 1), info
+
+    def _explores(self, state: ActorCriticState) -> bool:
+        return state.iteration == 0 and (state.task_number <= 0 or not self.transfers)
+
+    def snapshot(self, keys: Keys, state: ActorCriticState) -> ActorCriticSnapshot:
+        """The actor as it is."""
+        random = np.full(len(keys), self._explores(state))
+        return ActorCriticSnapshot(state.training.now.actor, state.normaliser, random)
+
+    def policy(self, own: ActorCriticSnapshot, latest: ActorCriticSnapshot, score: Score, variant: str) -> ActorPolicy:
+        """The actor that the task ended with, in Back too."""
+        return ActorPolicy(self, own)
+
+    def describe(self) -> Mapping[str, str]:
+        """The device."""
+        return {"device": jax.devices()[0].device_kind}
+
+
+class ActorPolicy(Policy):
+    """Plays the likeliest actions."""
+
+    def __init__(self, method: ActorCriticMethod, own: ActorCriticSnapshot) -> None:
+        self.method, self.random = method, np.asarray(own.random)
+        self.actor, self.normaliser = jax.device_put((own.actor, own.normaliser))
+
+    def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
+        """[L, A] likeliest actions; random ones where nothing had been learned."""
+        likely = lanes.to_host(self.method.mean(self.actor, self.normaliser, obs))
+        return np.where(self.random[:, None], _random(self.method.spec, keys), likely)
+
+
+def _random(spec: Spec, keys: Keys) -> HostArray:
+    return np.stack([spec.random_action(key.generator()) for key in keys])

@@ -1,0 +1,191 @@
+"""How an actor and its critics are learned from a replay, and from what a model imagines; for one lane.
+
+Beside the transitions that happened, batches may hold imagined ones (MBPO, Janner et al. 2019). Short rollouts of the
+actor begin in states that this task or an earlier one has been in: states are shared by tasks, and what they lead to is
+imagined by the model of the present one. A rollout goes on while its model knows what it is doing: it ends for
+good where the networks disagree by more than they do, nearly always, on the task's own transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from posterity.models import actor_critic, dynamics, normaliser, replay
+from posterity.models.actor_critic import (
+    ActionBox,
+    ActorCriticLoss,
+    ActorCriticSettings,
+    ActorCriticTraining,
+    StepBatch,
+)
+from posterity.models.dynamics import DynamicsModel, NetworkSettings
+from posterity.models.mlp import Layers
+from posterity.models.normaliser import Normaliser
+from posterity.models.replay import Replay, Rows
+from posterity.types import Spec
+
+ROLLOUTS = 256  # for each imagining network
+LENGTH = 4  # steps of a rollout
+KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
+
+
+class ActorCriticLearning:
+    """What one lane does."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        settings: ActorCriticSettings,
+        steps_per_iteration: int,
+        transfers: bool,
+        network: NetworkSettings | None = None,
+        particles: int = 0,
+    ) -> None:
+        """`network` and `particles` are of the model that imagines, if there is one."""
+        self.spec, self.settings, self.transfers = spec, settings, transfers
+        self.network, self.particles = network, particles
+        self.steps = settings.updates_per_step * steps_per_iteration
+        self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
+
+    def init(self, key: jax.Array) -> ActorCriticTraining:
+        """Networks that know nothing."""
+        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low), self.settings)
+
+    def fit(
+        self,
+        key: jax.Array,
+        training: ActorCriticTraining,
+        units: Normaliser,
+        memory: Replay,
+        task: jax.Array,
+        model: DynamicsModel | None = None,
+    ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
+        """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones."""
+        gamma, size = self.settings.gamma, actor_critic.BATCH_SIZE
+        share = self.settings.earlier_share if self.transfers else 0.0
+        imagined = self.settings.imagined_share if model is not None else 0.0
+        fading = _fading(memory.filled[task], self.settings.imagined_transitions)
+        more: Callable[[jax.Array], StepBatch] | None = None
+        if model is not None and imagined:
+            more = _drawn_from(
+                *self.imagine(jax.random.fold_in(key, 1), training.now.actor, units, memory, task, model), size
+            )
+
+        def draw(k: jax.Array) -> StepBatch:
+            rows = replay.sample_mixed(k, memory, task, share, size)
+            batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
+            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, imagined * fading)
+
+        earned = memory.reward[task]  # and 0, which an end is worth: also where nothing is filled in yet
+        training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), gamma)
+        return actor_critic.fit(key, training, units, draw, self.box, gamma, self.steps)
+
+    def imagine(
+        self,
+        key: jax.Array,
+        actor: Layers,
+        units: Normaliser,
+        memory: Replay,
+        task: jax.Array,
+        model: DynamicsModel,
+    ) -> tuple[StepBatch, jax.Array]:
+        """Imagined transitions [M, ...], and whether each of them counts [M]."""
+        assert self.network is not None
+        network, count = self.network, self.particles
+        start_key, draw_key, walk_key, probe_key = jax.random.split(key, 4)
+        networks = model.sample(draw_key, count)
+        share = self.settings.earlier_share if self.transfers else 0.0
+        rows = replay.sample_mixed(start_key, memory, task, share, count * ROLLOUTS)
+        start = rows.obs.reshape(count, ROLLOUTS, -1)
+        probe = replay.sample_task(probe_key, memory, task, 512)
+        usual = jnp.quantile(self._doubt(networks, units, probe.obs[None], probe.action[None]), KNOWN)
+
+        def walk(
+            now: tuple[jax.Array, jax.Array], k: jax.Array
+        ) -> tuple[tuple[jax.Array, jax.Array], tuple[StepBatch, jax.Array]]:
+            place, going = now
+            action_key, step_key = jax.random.split(k)
+            action, _ = actor_critic.sample_action(action_key, actor, units, place, self.box)
+            prediction = model.predict_each(networks, place, action, network)
+            reward, following = model.step(step_key, place, prediction, sample=True)
+            going = going * (self._doubt(networks, units, place, action) <= usual)
+            flat = Rows(
+                place.reshape(-1, place.shape[-1]),
+                action.reshape(-1, action.shape[-1]),
+                reward.reshape(-1),
+                following.reshape(-1, following.shape[-1]),
+            )
+            over = ended(self.spec, flat)
+            made = StepBatch(flat.obs, flat.action, flat.reward, flat.next_obs, over)
+            return (following, going * (1.0 - over.reshape(going.shape))), (made, going.reshape(-1))
+
+        _, (made, counts) = jax.lax.scan(walk, (start, jnp.ones(start.shape[:2])), jax.random.split(walk_key, LENGTH))
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), made)
+        sound = jnp.isfinite(flat.reward) & jnp.isfinite(flat.next_obs).all(axis=-1)
+        clean = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0.0), flat)
+        return clean, counts.reshape(-1) * sound + 1e-6
+
+    def _doubt(self, networks: Layers, units: Normaliser, obs: jax.Array, action: jax.Array) -> jax.Array:
+        """[...] by how much networks disagree on steps [..., O], [..., A]: root mean square over dimensions."""
+        assert self.network is not None
+        told = dynamics.forecast(networks, units.inputs(obs, action), self.network)
+        return jnp.sqrt(told.epistemic.mean(axis=-1))
+
+    def sample(self, key: jax.Array, actor: Layers, units: Normaliser, obs: jax.Array) -> jax.Array:
+        """[A] an action of the policy for an observation [O]."""
+        return actor_critic.sample_action(key, actor, units, obs, self.box)[0]
+
+    def mean(self, actor: Layers, units: Normaliser, obs: jax.Array) -> jax.Array:
+        """[A] its likeliest action."""
+        return actor_critic.mean_action(actor, units, obs, self.box)
+
+
+def _fading(transitions: jax.Array, until: int) -> jax.Array:
+    """From 1 to 0 as the transitions of a task come to `until`; 1 throughout if that is 0."""
+    return jnp.clip(1.0 - transitions / until, 0.0, 1.0) if until else jnp.float32(1.0)
+
+
+def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: jax.Array) -> StepBatch:
+    """A batch whose rows are, each with probability `share`, imagined and not real."""
+    which_key, draw_key = jax.random.split(key)
+    which = jax.random.uniform(which_key, real.reward.shape) < share
+
+    def chosen(own: jax.Array, other: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(-1, *(1 for _ in own.shape[1:])), other, own)
+
+    return jax.tree.map(chosen, real, imagined(draw_key))
+
+
+def _drawn_from(made: StepBatch, weights: jax.Array, count: int) -> Callable[[jax.Array], StepBatch]:
+    """Draws `count` of the transitions `made`, each as often as its weight says."""
+    upto = jnp.cumsum(weights)
+
+    def draw(key: jax.Array) -> StepBatch:
+        place = jnp.searchsorted(upto, jax.random.uniform(key, (count,)) * upto[-1], side="right")
+        return jax.tree.map(lambda leaf: leaf[jnp.minimum(place, upto.shape[0] - 1)], made)
+
+    return draw
+
+
+def ended(spec: Spec, rows: Rows) -> jax.Array:
+    """[B] 1 where a transition ended its episode: by what the spec knows, or else as it is on record."""
+    if spec.terminated is not None:
+        action = rows.action.argmax(axis=-1) if spec.actions else rows.action
+        return jnp.asarray(spec.terminated(rows.obs, action, rows.next_obs), jnp.float32)
+    if spec.alive is not None:
+        low, high = (jnp.float32(side)[None] for side in spec.alive)
+        return 1.0 - ((rows.next_obs > low) & (rows.next_obs < high)).all(axis=-1)
+    return jnp.zeros_like(rows.reward) if rows.terminated is None else rows.terminated
+
+
+def measured(spec: Spec, memory: Replay, task: jax.Array) -> Normaliser:
+    """The normaliser that follows from the transitions of a task."""
+    obs, action = memory.obs[task], memory.action[task]
+    plain = normaliser.identity(spec.obs_dim, len(spec.low))
+    targets = plain.targets(obs, memory.reward[task], memory.next_obs[task])
+    least = None if spec.min_scale is None else (jnp.float32(spec.min_scale[0]), jnp.float32(spec.min_scale[1]))
+    filled = jnp.arange(obs.shape[0]) < memory.filled[task]
+    return normaliser.estimate(plain.inputs(obs, action), targets, filled, least)
