@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,15 @@ def pooled(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         groups.setdefault((run.family, run.method), []).append(run)
     return [group[0] if len(group) == 1 else _pool(group) for group in groups.values()]
+
+
+def as_one(runs: Sequence[Run], groups: Sequence[Sequence[Path]]) -> list[Run]:
+    """The runs, those whose folders are in one of the groups as one sample of seeds, where the first of them stood."""
+    place = {path: number for number, group in enumerate(groups) for path in group}
+    members: dict[int, list[Run]] = {}
+    for number, run in enumerate(runs):  # a run in no group is a group of its own
+        members.setdefault(place.get(run.path, len(groups) + number), []).append(run)
+    return [group[0] if len(group) == 1 else _pool(group) for group in members.values()]
 
 
 def _pool(runs: Sequence[Run]) -> Run:

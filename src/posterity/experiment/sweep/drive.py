@@ -43,7 +43,7 @@ def drive(
     waiting = [name for name in names if found[name].state != "done"]
     folder.stop.unlink(missing_ok=True)
     for name in waiting:
-        if found[name].state in ("failed", "stopped"):
+        if found[name].state != "running":  # by another worker, whom the one we send will wait for
             folder.say(name, found[name]._replace(state="waiting", reason=""))
     if not waiting:
         return found
