@@ -7,6 +7,7 @@ of Ray core are used, and no more of Ray.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import Any, Protocol, cast
 from posterity.errors import UserError
 from posterity.experiment.sweep.executors import Ended, Execution, Executor, memory_share
 from posterity.experiment.sweep.folder import SweepFolder
+
+QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}  # a lost worker is no news: its cell is resumed
 
 
 class Ray(Protocol):
@@ -71,10 +74,10 @@ class OnRay(Executor):
         address = execution.address or os.environ.get("RAY_ADDRESS")  # which `ray job submit` sets
         try:
             if address:
-                self.ray.init(address=address, log_to_driver=False)
+                self.ray.init(address=address, **QUIET)
             else:
                 given = {"num_cpus": max(1, round(self.most * execution.cpus))} if self.most else {}
-                self.ray.init(address="local", include_dashboard=False, log_to_driver=False, **given)
+                self.ray.init(address="local", include_dashboard=False, **QUIET, **given)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(f"Ray cannot be reached at {address or 'local'}: {str(error).splitlines()[0]}") from error
         options = {"num_cpus": execution.cpus, "num_gpus": execution.gpus, "max_retries": execution.retries}
