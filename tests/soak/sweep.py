@@ -174,24 +174,28 @@ def end(pid: int) -> None:
 
 
 def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
-    """Local processes and Ray in turns; starting a cluster is apart from using one that is up."""
+    """Local processes and Ray in turns, one seed of each cell; starting a cluster is apart from using one that is up."""
     address = "127.0.0.1:6398"
     begin = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus", "2", "--head"]
     head = started([*begin, "--port", "6398", "--include-dashboard", "false"], work / "head.log")
     time.sleep(15)
+    on = ("--executor", "ray", "--address", address)
     taken: dict[str, list[float]] = {"local": [], "ray, cluster up": [], "ray, started by the sweep": []}
     try:
         for turn in range(turns):
-            taken["local"].append(round(sweep(work / f"local-{turn}", plan), 1))
-            flags = ("--executor", "ray", "--address", address)
-            taken["ray, cluster up"].append(round(sweep(work / f"ray-{turn}", plan, *flags), 1))
-            taken["ray, started by the sweep"].append(round(sweep(work / f"own-{turn}", plan, *flags[:2]), 1))
+            for way, flags in (("local", ()), ("ray, cluster up", on), ("ray, started by the sweep", on[:2])):
+                out = work / f"{way.replace(', ', '-').replace(' ', '-')}-{turn}"
+                taken[way].append(round(sweep(out, plan, "--seeds", "1", *flags), 1))
     finally:
         for pid in sorted(descendants(head.pid)):
             end(pid)
     local = sum(taken["local"])
     ratios = {name: round(sum(seconds) / local, 3) for name, seconds in taken.items()}
-    return {"seconds": taken, "ratio_to_local": ratios, "cells_that_differ": unlike(work / "local-0", work / "ray-0")}
+    return {
+        "seconds": taken,
+        "ratio_to_local": ratios,
+        "cells_that_differ": unlike(work / "local-0", work / "ray-cluster-up-0"),
+    }
 
 
 LANES = {
