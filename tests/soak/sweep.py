@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import secrets
 import shlex
 import signal
 import subprocess
@@ -30,6 +31,8 @@ from posterity.experiment.records import read_records
 from posterity.experiment.sweep.folder import SweepFolder
 
 BIN = Path(sys.executable).parent
+# Ray's clusters ask for a token. This one is made up for the clusters that are started here, and gone with them.
+OWN_TOKEN = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 SWEEP = """
 families = ["item-search", "random-mdp"]
 methods = ["blrl", "boss", { method = "blrl", name = "psrl", settings = { agent = { explorer = "psrl" } } }]
@@ -41,7 +44,9 @@ settings = { tasks = %d, save_every = 1.0 }
 def sweep(out: Path, plan: Path, *flags: str) -> float:
     """Runs a sweep to its end; the seconds it took."""
     began = time.monotonic()
-    done = subprocess.run([BIN / "posterity", "sweep", plan, "--out", out, "--workers", "2", *flags], check=False)
+    done = subprocess.run(
+        [BIN / "posterity", "sweep", plan, "--out", out, "--workers", "2", *flags], check=False, env=OWN_TOKEN
+    )
     if done.returncode:
         raise SystemExit(f"posterity sweep {shlex.join(flags)} ended with {done.returncode}")
     return time.monotonic() - began
@@ -150,7 +155,7 @@ def node(work: Path, plan: Path, share: float) -> dict[str, Any]:
 
 def started(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
     with log.open("wb") as file:
-        return subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        return subprocess.Popen(command, stdout=file, stderr=file, env=OWN_TOKEN, start_new_session=True)
 
 
 def descendants(pid: int) -> set[int]:
@@ -174,7 +179,7 @@ def end(pid: int) -> None:
 
 
 def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
-    """Local processes and Ray in turns, one seed of each cell; starting a cluster is apart from using one that is up."""
+    """Local processes and Ray in turns, one seed of each; starting a cluster is apart from using one that is up."""
     address = "127.0.0.1:6398"
     begin = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus", "2", "--head"]
     head = started([*begin, "--port", "6398", "--include-dashboard", "false"], work / "head.log")

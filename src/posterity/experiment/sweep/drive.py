@@ -76,7 +76,7 @@ class _Driver:
     def run(self, should_stop: Callable[[], str]) -> None:
         """Until nothing waits and no worker is at work."""
         while self.waiting or self.executor.busy():
-            if should_stop() and not self.stopping:
+            if not self.stopping and (should_stop() or self.folder.stop.exists()):
                 self.stopping, self.waiting = True, []
                 self.folder.stop.touch()
                 self.executor.withdraw()

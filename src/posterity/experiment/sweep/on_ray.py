@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from posterity.errors import UserError
 from posterity.experiment.sweep.executors import Ended, Execution, Executor, memory_share
 from posterity.experiment.sweep.folder import SweepFolder
 
+CONNECT = 10.0  # seconds in which a cluster has to answer
 QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}  # a lost worker is no news: its cell is resumed
 
 
@@ -74,12 +76,14 @@ class OnRay(Executor):
         address = execution.address or os.environ.get("RAY_ADDRESS")  # which `ray job submit` sets
         try:
             if address:
+                _check_reachable(address)
                 self.ray.init(address=address, **QUIET)
             else:
                 given = {"num_cpus": max(1, round(self.most * execution.cpus))} if self.most else {}
                 self.ray.init(address="local", include_dashboard=False, **QUIET, **given)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"Ray cannot be reached at {address or 'local'}: {str(error).splitlines()[0]}") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"There is no Ray cluster at {address or 'local'}: {said}") from error
         options = {"num_cpus": execution.cpus, "num_gpus": execution.gpus, "max_retries": execution.retries}
         self.task = self.ray.remote(**options, max_calls=1)(work)  # a process for each: JAX gives back no memory
         self.refs: dict[object, str] = {}
@@ -122,3 +126,10 @@ class OnRay(Executor):
     def close(self) -> None:
         """Leaves the cluster."""
         self.ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raises at once where nobody listens: Ray itself would go on trying for many minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT).close()

@@ -46,8 +46,6 @@ class Work:
         """What to put into the queue: the cell's state is in its folder."""
         return cast(Any, importlib.import_module("submitit")).helpers.DelayedSubmission(self, path, name)
 
-    checkpoint = __submitit_checkpoint__  # its name in earlier versions
-
 
 class OnSlurm(Executor):
     """Hands cells to Slurm. `cluster` is `local` in tests: then submitit starts processes."""

@@ -131,6 +131,8 @@ def read_sweep(word: str) -> dict[str, Any]:
     """The table in the file `word`, or in the packaged file of that name, not checked yet."""
     if word in packaged():
         return tomllib.loads((_files() / f"{word}.toml").read_text(encoding="utf-8"))
+    if not word.endswith(".toml") and ("/" in word or Path(word).exists()):
+        raise UserError(f"{word} holds no sweep (no sweep.toml)")
     if not word.endswith(".toml"):
         raise UserError(
             f"{unknown('sweep', word, packaged())}; or FILE.toml, the folder of a sweep, status, stop, cell, publish"
