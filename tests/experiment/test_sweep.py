@@ -299,3 +299,5 @@ def test_the_code_of_a_sweep_that_somebody_sent_is_not_run_unless_it_is_trusted(
     file.write_text(file.read_text().replace('method = "blrl"', 'method = "evil.py:Evil"'))
     assert main(["sweep", str(folder.path)]) == 2
     assert "names the method 'evil.py:Evil', whose code would be run" in capfd.readouterr().err
+    assert main(["sweep", "cell", str(folder.path), "item-search/blrl/seed-0"]) == 2
+    assert "If you trust it, add --trust" in capfd.readouterr().err

@@ -89,9 +89,14 @@ def _again(asked: SweepArgs) -> SweepFolder:
         flag = f"--{name.replace('_', '-')}"
         raise UserError(f"{asked.sweep} is the folder of a sweep, which keeps its settings; leave out {flag}")
     folder = SweepFolder(Path(asked.sweep))
-    if (foreign := folder.foreign()) and not asked.trust:
-        raise UserError(f"{asked.sweep} names {foreign}, whose code would be run. If you trust it, add --trust")
+    _check_trusted(folder, asked.trust)
     return folder
+
+
+def _check_trusted(folder: SweepFolder, trust: bool) -> None:
+    """Refuses a folder that says whose code to run, unless the user does."""
+    if not trust and (foreign := folder.foreign()):
+        raise UserError(f"{folder.path} names {foreign}, whose code would be run. If you trust it, add --trust")
 
 
 def _planned(asked: SweepArgs) -> tuple[SweepFolder, Sweep]:
@@ -181,6 +186,7 @@ class CellArgs(FolderArgs):
     """Runs one cell in this process, begun or resumed: for schedulers that posterity knows nothing of."""
 
     cell: str = argument(..., "The cell: FAMILY/METHOD/SEEDS, as `posterity sweep status DIR --cells` has it.")
+    trust: bool = setting(False, "The sweep's families or methods are not posterity's: runs their code.")
 
 
 class PublishArgs(FolderArgs):
@@ -223,6 +229,7 @@ def cell(args: Sequence[str]) -> int:
     from posterity.experiment.sweep.cell import run_cell
 
     folder, console = SweepFolder(asked.folder), terminal()
+    _check_trusted(folder, asked.trust)
     folder.config(asked.cell)
     with Stop() as why:
         state = run_cell(folder.path, asked.cell, why.reason, patience=0.0)
