@@ -22,12 +22,16 @@ def pooled(runs: Sequence[Run]) -> list[Run]:
 
 
 def as_one(runs: Sequence[Run], groups: Sequence[Sequence[Path]]) -> list[Run]:
-    """The runs, those whose folders are in one of the groups as one sample of seeds, where the first of them stood."""
+    """The runs, those whose folders are in one of the groups as one sample of seeds, where the first of them stood.
+
+    A group is the cells of one family and method of a sweep. It is called by the folder that they lie in.
+    """
     place = {path: number for number, group in enumerate(groups) for path in group}
     members: dict[int, list[Run]] = {}
     for number, run in enumerate(runs):  # a run in no group is a group of its own
         members.setdefault(place.get(run.path, len(groups) + number), []).append(run)
-    return [group[0] if len(group) == 1 else _pool(group) for group in members.values()]
+    one = {number: group[0] if len(group) == 1 else _pool(group) for number, group in members.items()}
+    return [run._replace(paths=(run.path.parent,)) if number < len(groups) else run for number, run in one.items()]
 
 
 def _pool(runs: Sequence[Run]) -> Run:
