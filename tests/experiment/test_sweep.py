@@ -289,6 +289,8 @@ def test_the_command_runs_goes_on_and_reports(tmp_path: Path, monkeypatch: pytes
     assert main(["report", "mine", "--no-figures"]) == 0
     told = capfd.readouterr().out
     assert "not finished, and left out: item-search/blrl/seed-1" in told
+    table = (tmp_path / "mine/report/table.csv").read_text().splitlines()
+    assert {tuple(line.split(",")[1:4]) for line in table[1:]} == {("blrl", "quick", "1"), ("boss", "quick", "2")}
     assert main(["sweep", "publish", "mine", "--out", "results"]) == 0
     assert (tmp_path / "results/item-search-boss/records.jsonl.xz").exists()
 
