@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import secrets
 import shlex
 import signal
@@ -186,21 +187,34 @@ def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
     time.sleep(15)
     on = ("--executor", "ray", "--address", address)
     taken: dict[str, list[float]] = {"local": [], "ray, cluster up": [], "ray, started by the sweep": []}
+    processor: dict[str, list[float]] = {name: [] for name in taken}
     try:
         for turn in range(turns):
             for way, flags in (("local", ()), ("ray, cluster up", on), ("ray, started by the sweep", on[:2])):
-                out = work / f"{way.replace(', ', '-').replace(' ', '-')}-{turn}"
+                out, before = work / f"{way.replace(', ', '-').replace(' ', '-')}-{turn}", processor_seconds(head.pid)
                 taken[way].append(round(sweep(out, plan, "--seeds", "1", *flags), 1))
+                processor[way].append(round(processor_seconds(head.pid) - before, 1))
     finally:
         for pid in sorted(descendants(head.pid)):
             end(pid)
+    same = unlike(work / "local-0", work / "ray-cluster-up-0")
+    both = {"ratio_to_local": ratios(taken), "processor_ratio_to_local": ratios(processor)}
+    return {"seconds": taken, "processor_seconds": processor, **both, "cells_that_differ": same}
+
+
+def ratios(taken: dict[str, list[float]]) -> dict[str, float]:
     local = sum(taken["local"])
-    ratios = {name: round(sum(seconds) / local, 3) for name, seconds in taken.items()}
-    return {
-        "seconds": taken,
-        "ratio_to_local": ratios,
-        "cells_that_differ": unlike(work / "local-0", work / "ray-cluster-up-0"),
-    }
+    return {name: round(sum(seconds) / local, 3) for name, seconds in taken.items()}
+
+
+def processor_seconds(cluster: int) -> float:
+    """What commands that have ended used, and a cluster so far with its idle moments; other programs do not count."""
+    mine = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ticks = 0
+    for pid in descendants(cluster):
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return mine.ru_utime + mine.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 LANES = {
