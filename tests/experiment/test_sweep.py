@@ -125,6 +125,7 @@ def test_table_1_has_all_families_and_methods_at_the_presets_budgets():
         ({"families": ["item-search"], "methods": ["blrl", "blrl"]}, "'blrl' is there twice"),
         ({"families": ["item-search"], "methods": ["npg"]}, "item-search npg: Method 'npg' runs on"),
         ({"methods": ["npg"]}, "families"),
+        ({"families": ["item-search"], "evaluate": True}, "set settings.snapshots = true"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(values: dict[str, Any], said: str):

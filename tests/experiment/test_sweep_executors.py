@@ -1,6 +1,7 @@
 """Ray and Slurm do what processes of this machine do: the cells, from wherever they stand."""
 
 import os
+import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,19 @@ def test_a_task_that_ray_gives_up_is_handed_to_it_again(tmp_path: Path):
     (folder.run(folder.names()[0]) / "checkpoints" / "state.safetensors").unlink()
     ended = driven(folder, executor, retries=1)
     assert "RuntimeError: unexpectedly" in ended[folder.names()[0]].reason
+
+
+def test_the_cluster_that_ray_job_submit_names_is_joined_and_one_where_nobody_listens_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, ray = planned(tmp_path / "sweep"), FakeRay()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        OnRay(folder, Execution(executor="ray"), ray)
+    assert ray.began["address"] == address
+    with pytest.raises(UserError, match=f"There is no Ray cluster at {address}"):
+        OnRay(folder, Execution(executor="ray"), ray)
 
 
 def test_tasks_that_have_not_begun_are_taken_back_from_ray(tmp_path: Path):

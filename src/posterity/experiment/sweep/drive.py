@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -10,7 +11,7 @@ from posterity.experiment.sweep.executors import Execution, Executor, Local
 from posterity.experiment.sweep.folder import Status, SweepFolder
 from posterity.experiment.sweep.table import Display
 
-LOOK = 0.5  # seconds to wait for a worker before looking around
+LOOK, SHOW = 0.5, 1.0  # seconds to wait for a worker before looking around, and between two tables
 
 
 def executor_for(folder: SweepFolder, execution: Execution) -> Executor:
@@ -71,7 +72,7 @@ class _Driver:
         self.folder, self.names, self.waiting, self.executor = folder, names, waiting, executor
         self.display, self.retries = display, retries
         self.lost: Counter[str] = Counter()
-        self.stopping = False
+        self.stopping, self.shown = False, 0.0
 
     def run(self, should_stop: Callable[[], str]) -> None:
         """Until nothing waits and no worker is at work."""
@@ -85,6 +86,13 @@ class _Driver:
                 self.executor.submit(self.waiting.pop(0))
             for ended in self.executor.wait(LOOK):
                 self._ended(ended.name, ended.lost)
+            self._show()
+        self._show(now=True)
+
+    def _show(self, now: bool = False) -> None:
+        """Looks at all cells, at most once a second: there may be many, on a disk far away."""
+        if now or time.monotonic() - self.shown >= SHOW:
+            self.shown = time.monotonic()
             self.display.show({name: self.folder.said(name) for name in self.names})
 
     def _ended(self, name: str, lost: str) -> None:

@@ -105,6 +105,10 @@ def _cell(sweep: Sweep, family: str, arm: Arm | None, first: int, seeds: int) ->
         config = resolve(family, arm and arm.method, preset, {**changes, "seed": first, "seeds": seeds})
     except UserError as error:
         raise UserError(f"{family} {arm.called if arm else ''}: {error}".replace(" :", ":")) from error
+    if sweep.evaluate and not config.snapshots:
+        raise UserError(
+            f"{config.family}, preset {preset}, saves no snapshots to evaluate: set settings.snapshots = true"
+        )
     which = f"seed-{first}" if seeds == 1 else f"seeds-{first}-{first + seeds - 1}"
     return Cell(f"{slug(config.family)}/{arm.called if arm else slug(config.method)}/{which}", config)
 
