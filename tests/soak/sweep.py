@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import secrets
 import shlex
 import signal
@@ -180,41 +179,51 @@ def end(pid: int) -> None:
 
 
 def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
-    """Local processes and Ray in turns, one seed of each; starting a cluster is apart from using one that is up."""
+    """Local processes and a Ray cluster that is up, in turns, on the three methods of random-mdp, one seed of each.
+
+    Seconds are of no use on a machine with other work. Processor seconds of the workers are: a worker's begin with
+    the start of its process. What the cluster's own processes use meanwhile is added.
+    """
     address = "127.0.0.1:6398"
     begin = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus", "2", "--head"]
     head = started([*begin, "--port", "6398", "--include-dashboard", "false"], work / "head.log")
     time.sleep(15)
-    on = ("--executor", "ray", "--address", address)
-    taken: dict[str, list[float]] = {"local": [], "ray, cluster up": [], "ray, started by the sweep": []}
-    processor: dict[str, list[float]] = {name: [] for name in taken}
+    taken: dict[str, list[float]] = {"local": [], "ray": []}
+    workers: dict[str, list[float]] = {"local": [], "ray": []}
+    cluster: list[float] = []
     try:
         for turn in range(turns):
-            for way, flags in (("local", ()), ("ray, cluster up", on), ("ray, started by the sweep", on[:2])):
-                out, before = work / f"{way.replace(', ', '-').replace(' ', '-')}-{turn}", processor_seconds(head.pid)
-                taken[way].append(round(sweep(out, plan, "--seeds", "1", *flags), 1))
-                processor[way].append(round(processor_seconds(head.pid) - before, 1))
+            for way, flags in (("local", ()), ("ray", ("--executor", "ray", "--address", address))):
+                out, before = work / f"{way}-{turn}", processor_seconds(head.pid)
+                taken[way].append(round(sweep(out, plan, "--seeds", "1", "--families", "random-mdp", *flags), 1))
+                said = [text for log in out.glob("logs/**/*.log") for text in log.read_text().splitlines()]
+                used = [float(text.split()[-5]) for text in said if text.endswith("s of processor time")]
+                workers[way].append(round(sum(used), 1))
+                if way == "ray":
+                    cluster.append(round(processor_seconds(head.pid) - before, 1))
+                print(way, taken[way][-1], workers[way][-1], cluster, flush=True)
     finally:
         for pid in sorted(descendants(head.pid)):
             end(pid)
-    same = unlike(work / "local-0", work / "ray-cluster-up-0")
-    both = {"ratio_to_local": ratios(taken), "processor_ratio_to_local": ratios(processor)}
-    return {"seconds": taken, "processor_seconds": processor, **both, "cells_that_differ": same}
-
-
-def ratios(taken: dict[str, list[float]]) -> dict[str, float]:
-    local = sum(taken["local"])
-    return {name: round(sum(seconds) / local, 3) for name, seconds in taken.items()}
+    cells = 3 * turns
+    return {
+        "seconds": taken,
+        "ratio_of_seconds": round(sum(taken["ray"]) / sum(taken["local"]), 3),
+        "processor_seconds_of_workers": workers,
+        "processor_seconds_of_the_cluster": cluster,
+        "processor_seconds_more_a_cell": round((sum(workers["ray"]) - sum(workers["local"])) / cells, 2),
+        "ratio_of_processor_seconds": round((sum(workers["ray"]) + sum(cluster)) / sum(workers["local"]), 3),
+        "cells_that_differ": unlike(work / "local-0", work / "ray-0"),
+    }
 
 
 def processor_seconds(cluster: int) -> float:
-    """What commands that have ended used, and a cluster so far with its idle moments; other programs do not count."""
-    mine = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """What the processes of a cluster have used that are not workers."""
     ticks = 0
     for pid in descendants(cluster):
         with suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
-    return mine.ru_utime + mine.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 LANES = {

@@ -130,7 +130,8 @@ class _Worker:
     def _end(self, state: State, reason: str) -> State:
         said = self.status._replace(state=state, reason=reason, doing="", left=-1.0)
         self.folder.say(self.name, said._replace(share=1.0) if state == "done" else said)
-        self.console.print(f"{self.name}: {state}{reason and f' ({reason})'}", markup=False)
+        used = f"{time.process_time():.1f} s of processor time"
+        self.console.print(f"{self.name}: {state}{reason and f' ({reason})'}, {used}", markup=False)
         return state
 
 
