@@ -32,7 +32,13 @@ from posterity.experiment.sweep.folder import SweepFolder
 
 BIN = Path(sys.executable).parent
 # Ray's clusters ask for a token. This one is made up for the clusters that are started here, and gone with them.
-OWN_TOKEN = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+# Ray's workers have niceness 15 unless they are told otherwise: beside other programs they would wait for all of them.
+OWN_TOKEN = {
+    "RAY_worker_niceness": "0",
+    **os.environ,
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
 SWEEP = """
 families = ["item-search", "random-mdp"]
 methods = ["blrl", "boss", { method = "blrl", name = "psrl", settings = { agent = { explorer = "psrl" } } }]
