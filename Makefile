@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: install demo test check results format clean
+.PHONY: install demo test check results soak format clean
 
 install: .venv/installed
 
@@ -26,6 +26,12 @@ check: install
 # Every record and figure about finite MDPs, from nothing: about an hour on two cores. The others' commands: docs/results.md.
 results: install
 	results/finite/make.sh
+
+# Faults and long runs: workers of a sweep are killed and a Ray node is lost, until records were shown to be equal.
+soak: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray,slurm]'
+	$(BIN)/python tests/soak/sweep.py kills
+	$(BIN)/python tests/soak/sweep.py node
 
 format: install
 	$(BIN)/ruff format .

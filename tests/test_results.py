@@ -27,7 +27,7 @@ def test_a_published_run_can_be_read_and_names_its_command_and_versions(name: st
     assert np.isfinite(run.returns[:, 0, 0]).all()
     assert run.sessions
     for session in run.sessions:
-        assert session["command"].startswith("posterity run") or session["command"].startswith("posterity resume")
+        assert session["command"].startswith(("posterity run", "posterity resume", "posterity sweep"))
         assert not re.search(r"\s/|=/", session["command"]), "no path of a machine"
         assert {"posterity", "python", "numpy", "started"} <= session.keys()
 

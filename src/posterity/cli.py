@@ -24,6 +24,10 @@ COMMANDS = {
     "presets": ("posterity.commands.listing:presets", "where the settings of a run start from"),
     "run": ("posterity.commands.running:run", "learn a stream of tasks"),
     "resume": ("posterity.commands.running:resume", "go on with a run that was stopped"),
+    "sweep": (
+        "posterity.commands.sweeping:sweep",
+        "families x methods x seeds, on this machine, a Ray cluster or Slurm",
+    ),
     "evaluate": (
         "posterity.commands.evaluating:evaluate",
         "zero-shot, Start, Train and Back of a run, apart from training",

@@ -17,7 +17,7 @@ EPSILON = 1.0  # value lost below which a policy counts as optimal, unless the u
 class ReportArgs(Settings):
     """Tables (CSV and Markdown) and figures of one run or several, side by side."""
 
-    folders: tuple[Path, ...] = argument((), "The folders of the runs.")
+    folders: tuple[Path, ...] = argument((), "The folders of the runs, or of sweeps.")
     against: tuple[Path, ...] = setting(
         (), "Folders of runs to compare them with: differences of every score, by seed, over the same tasks."
     )
@@ -58,10 +58,27 @@ def _write(asked: ReportArgs, out: Path, console: Console) -> None:
     from posterity.report.tables import View
 
     view = View(first, last, asked.early)
-    plan = Plan(asked.folders, view, asked.against, asked.epsilon, asked.pool, asked.paper, asked.figures)
+    together: list[tuple[Path, ...]] = []
+    runs, against = (_expanded(folders, together, console) for folders in (asked.folders, asked.against))
+    plan = Plan(runs, view, against, asked.epsilon, asked.pool, asked.paper, asked.figures, together)
     made = make_report(plan, out)
     for sheet in made.sheets:
         screen = Terminal()
         screen.print(sheet.terminal(screen.width))
     for path in made.files:
         console.print(str(path))
+
+
+def _expanded(folders: Sequence[Path], together: list[tuple[Path, ...]], console: Console) -> list[Path]:
+    """The runs in these folders. Of a sweep: its finished cells; those of one family and method are one sample."""
+    runs: list[Path] = []
+    for folder in folders:
+        if not (folder / "sweep.toml").is_file():
+            runs.append(folder)
+            continue
+        from posterity.commands.sweeping import finished
+
+        for group in finished(folder, lambda text: console.print(text, markup=False)).values():
+            runs += group
+            together.append(tuple(group))
+    return runs

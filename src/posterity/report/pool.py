@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,19 @@ def pooled(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         groups.setdefault((run.family, run.method), []).append(run)
     return [group[0] if len(group) == 1 else _pool(group) for group in groups.values()]
+
+
+def as_one(runs: Sequence[Run], groups: Sequence[Sequence[Path]]) -> list[Run]:
+    """The runs, those whose folders are in one of the groups as one sample of seeds, where the first of them stood.
+
+    A group is the cells of one family and method of a sweep. It is called by the folder that they lie in.
+    """
+    place = {path: number for number, group in enumerate(groups) for path in group}
+    members: dict[int, list[Run]] = {}
+    for number, run in enumerate(runs):  # a run in no group is a group of its own
+        members.setdefault(place.get(run.path, len(groups) + number), []).append(run)
+    one = {number: group[0] if len(group) == 1 else _pool(group) for number, group in members.items()}
+    return [run._replace(paths=(run.path.parent,)) if number < len(groups) else run for number, run in one.items()]
 
 
 def _pool(runs: Sequence[Run]) -> Run:

@@ -11,7 +11,7 @@ import numpy as np
 
 from posterity.experiment.records import Run, read_run
 from posterity.report import differences, figures, paper, scores, tables, transfer
-from posterity.report.pool import pooled
+from posterity.report.pool import as_one, pooled
 from posterity.report.sheet import Sheet
 from posterity.report.tables import View
 
@@ -26,6 +26,7 @@ class Plan(NamedTuple):
     pool: bool = False  # runs of one family and method are one sample of seeds
     paper: bool = False  # set them beside the paper's Table 1
     figures: bool = True
+    together: Sequence[Sequence[Path]] = ()  # runs that are one sample of seeds whatever `pool` says: a sweep's cells
 
 
 class Report(NamedTuple):
@@ -38,7 +39,7 @@ class Report(NamedTuple):
 def make_report(plan: Plan, out: Path) -> Report:
     """Reads the runs and writes their report into `out`."""
     view, read = plan.view, {path: read_run(path) for path in (*plan.runs, *plan.against)}
-    ours, theirs = ([read[path] for path in paths] for paths in (plan.runs, plan.against))
+    ours, theirs = (as_one([read[path] for path in paths], plan.together) for paths in (plan.runs, plan.against))
     if plan.pool:
         ours, theirs = pooled(ours), pooled(theirs)
     runs = [*ours, *(run for run in theirs if all(run is not other for other in ours))]
