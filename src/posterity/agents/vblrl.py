@@ -67,7 +67,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
-        world, count = self.programs.init(keys), len(keys)
+        world, count, settings = self.programs.init(keys), len(keys), self.settings
         dims = (self.spec.obs_dim, len(self.spec.low))
         capacity = self.budget.iterations * self.budget.steps_per_iteration
         return VblrlState(
@@ -83,7 +83,16 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             target_std=jnp.ones((count, 1 + dims[0])),
             critic=self._fresh_critic(keys),
             termination=self._fresh_termination(keys),
-            replay=lanes.repeated(replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination), count),
+            replay=lanes.repeated(
+                replay.empty(
+                    self.budget.tasks,
+                    capacity,
+                    *dims,
+                    self.spec.learn_termination,
+                    settings.replay.finished_transitions,
+                ),
+                count,
+            ),
             plan=lanes.repeated(self.planner.fresh_plan, count),
             forecast=jnp.zeros((count, 3)),
             task_number=-1,

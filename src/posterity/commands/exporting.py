@@ -55,6 +55,7 @@ def _told(agent: object, state: object):
 
 
 def _read(asked: ExportArgs, command: str):
+    from posterity.agents.vblrl import Vblrl
     from posterity.control.export import Learned
     from posterity.experiment import checkpoint
     from posterity.experiment.folder import RunFolder, read_config, session
@@ -78,7 +79,9 @@ def _read(asked: ExportArgs, command: str):
     state, _ = checkpoint.load(folder.checkpoint, template, agent.task_memory)
     budget = Budget(config.tasks, config.iterations, config.steps_per_iteration)
     met = position.task + (position.iteration > 0)
+    settings = config.agent
     if config.boundaries == "detect":
         agent, state, met = _told(agent, state)
-    names = config.family, config.env, config.method, config.agent
+        settings = settings.model_copy(update={"replay": cast(Vblrl, agent).settings.replay})
+    names = config.family, config.env, config.method, settings
     return Learned(*names, family.spec, budget, agent, state, seeds.index(seed), seed, met), session(command)

@@ -7,7 +7,8 @@ of damage.
 
 A part of the state that is a memory of all tasks (`Agent.task_memory`, its arrays [L, K, ...]) would make checkpoints
 ever heavier. Only the present task's share of it is in that file; a finished task's never changes, and is written once,
-to a file of its own beside it. So a run can be given more tasks: the state is read into a template with more room.
+to a file of its own beside it. What is called `present` in it belongs to the present task alone. So a run can be given
+more tasks: the state is read into a template with more room.
 """
 
 from __future__ import annotations
@@ -66,9 +67,11 @@ def save(path: Path, state: object, position: Position, task_memory: str = "") -
     named = dict(tree.leaves(state))
     memory = _memory(named, task_memory)
     done = position.earlier + position.task
-    for task in range(done if memory else 0):
-        if not (file := rows_file(path, task, position.earlier)).exists():
-            write(file, {name: leaf[:, task] for name, leaf in memory.items()}, {})
+    first = done  # they are written in order: those before one that is there are there too
+    while memory and first > 0 and not rows_file(path, first - 1, position.earlier).exists():
+        first -= 1
+    for task in range(first, done if memory else 0):
+        write(rows_file(path, task, position.earlier), {name: leaf[:, task] for name, leaf in memory.items()}, {})
     present = {name: leaf[:, min(done, leaf.shape[1] - 1)] for name, leaf in memory.items()}
     place = json.dumps(position._asdict())
     write(path, {**named, **present}, {"position": place, "position_checksum": _digest(place.encode())})
@@ -99,7 +102,12 @@ def load(path: Path, template: Tree, task_memory: str = "", grow: bool = False) 
 
 def _memory(named: Mapping[str, object], part: str) -> Record:
     """The leaves that belong to the memory of all tasks."""
-    return {name: leaf for name, leaf in named.items() if part and name.startswith(f"state.{part}.")}
+    start = f"state.{part}."
+    return {
+        name: leaf
+        for name, leaf in named.items()
+        if part and name.startswith(start) and not name.startswith(f"{start}present.")
+    }
 
 
 def rows_file(path: Path, task: int, earlier: int = 0) -> Path:
