@@ -75,7 +75,7 @@ class Meter(Quiet):
 def main() -> None:
     method, tasks = sys.argv[1], int(sys.argv[2])
     family = "random-mdp" if method == "blrl" else "pendulum-gravity"
-    sizes = {"tasks": tasks, "iterations": 2, "steps_per_iteration": 20, "save_every": 0.0, "env": {}}
+    sizes = {"tasks": tasks, "iterations": 2, "steps_per_iteration": 20, "save_every": 0.0, "snapshots": True}
     if method != "blrl":
         sizes["agent"] = SMALL
     config = resolve(family, method, "quick", sizes)

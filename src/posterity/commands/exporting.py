@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-from posterity.commands.arguments import parse, terminal, typed
+from posterity.commands.arguments import TRUST, parse, terminal, typed
 from posterity.errors import UserError
 from posterity.settings import Settings, argument, setting
 
@@ -23,6 +23,7 @@ class ExportArgs(Settings):
     memory: int = setting(5000, "Transitions of each task to take along, and room for on the machine.", ge=2)
     room: int = setting(1, "Further tasks that there is room for.", ge=0)
     force: bool = setting(False, "Replace a file that is there.")
+    trust: bool = setting(False, TRUST)
 
 
 def export(args: Sequence[str]) -> int:
@@ -58,11 +59,12 @@ def _read(asked: ExportArgs, command: str):
     from posterity.agents.vblrl import Vblrl
     from posterity.control.export import Learned
     from posterity.experiment import checkpoint
-    from posterity.experiment.folder import RunFolder, read_config, session
+    from posterity.experiment.folder import RunFolder, read_config
     from posterity.experiment.run import build
+    from posterity.experiment.session import session
     from posterity.types import Budget, Key
 
-    config, folder = read_config(asked.folder), RunFolder(asked.folder)
+    config, folder = read_config(asked.folder, trusted=asked.trust), RunFolder(asked.folder)
     if not folder.checkpoint.exists():
         raise UserError(f"{asked.folder} has no checkpoint to export")
     seeds = range(config.seed, config.seed + config.seeds)
