@@ -33,7 +33,7 @@ def replace(path: Path, content: bytes) -> None:
 
 def append(path: Path) -> IO[bytes]:
     """Opened to be appended to, without a buffer; what is there stays."""
-    refuse_link(path)
+    refuse_link(plain(path))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
 
@@ -51,8 +51,13 @@ def refuse_link(path: Path) -> None:
         raise UserError(f"{path} is a link, and nothing is written through links in a run folder. Remove it first")
 
 
-def read_plain(path: Path) -> bytes:
-    """The content of a file, if it is one: a pipe or a device would never end."""
+def plain(path: Path) -> Path:
+    """A file that is one or is not there: a pipe or a device would never end."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is not a plain file")
-    return path.read_bytes()
+    return path
+
+
+def read_plain(path: Path) -> bytes:
+    """The content of a plain file."""
+    return plain(path).read_bytes()

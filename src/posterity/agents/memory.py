@@ -1,17 +1,33 @@
-"""Making room in a replay that is full: the transitions of a task, evenly thinned."""
+"""Room in the replay: whether there is enough on this computer, and making some where it is full."""
 
 from __future__ import annotations
 
+import os
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.models.replay import Replay, Rows
-from posterity.types import HostArray
+from posterity.errors import UserError
+from posterity.models.replay import Replay, ReplaySettings, Rows
+from posterity.types import Budget, HostArray, Spec
 
 Part = TypeVar("Part", Replay, Rows)
+
+
+def check_room(spec: Spec, settings: ReplaySettings, budget: Budget) -> None:
+    """Refuses a memory that is larger than this computer's, before it is laid out."""
+    present = budget.iterations * budget.steps_per_iteration
+    finished = min(settings.finished_transitions or present, present)
+    size = 4 * (2 * spec.obs_dim + len(spec.low) + 1) * (budget.tasks * finished + present)
+    if "SC_PHYS_PAGES" not in os.sysconf_names:  # a system that does not tell
+        return
+    if size > (whole := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+        raise UserError(
+            f"The transitions of {budget.tasks} tasks take {size / 2**30:.3g} GiB, and this computer has "
+            f"{whole / 2**30:.3g}; set fewer --tasks, or keep less of each: --replay.finished-transitions 2000"
+        )
 
 
 def bounded(memory: Replay, transitions: int, task: int | None = None) -> Replay:

@@ -28,6 +28,7 @@ import numpy as np
 from posterity.agents import diagnostics, lanes
 from posterity.agents.base import Agent, Info, Keys, Score
 from posterity.agents.inference import Adaptation, TaskInference
+from posterity.agents.memory import check_room
 from posterity.agents.planner import PlannedPolicy, Planner
 from posterity.agents.programs import Programs
 from posterity.agents.training import INITIAL_WIDTH, Training, VblrlSettings, Who
@@ -59,6 +60,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.variant = VARIANTS[variant]
         self.spec, self.budget = spec, budget
         self.settings = settings = self.variant.adapted(settings)
+        check_room(spec, settings.replay, budget)
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)

@@ -25,7 +25,7 @@ from safetensors.numpy import save as to_bytes
 
 from posterity import tree
 from posterity.errors import UserError
-from posterity.files import replace
+from posterity.files import plain, replace
 from posterity.types import HostArray, Record
 
 Tree = TypeVar("Tree")
@@ -96,6 +96,9 @@ def load(path: Path, template: Tree, task_memory: str = "", grow: bool = False) 
         for task, piece in pieces.items():
             tree.put_corner(leaf[:, task], piece[name])
         found[name] = leaf
+    for name, array in found.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise DamageError(f"{path} cannot be gone on from: {name} holds what is not a number")
     filled = tree.filled(template, found)
     return tree.map_leaves(tree.in_library_of, template, filled), position
 
@@ -183,7 +186,7 @@ def load_tree(path: Path, template: Tree) -> Tree:
 
 def _opened(path: Path) -> Any:
     """A safetensors file, of which nothing is loaded yet. The library does not say its type."""
-    return cast(Any, safe_open)(path, framework="numpy")
+    return cast(Any, safe_open)(plain(path), framework="numpy")
 
 
 def read_position(path: Path) -> Position:
@@ -196,7 +199,17 @@ def read_position(path: Path) -> Position:
     place = metadata.get("position", "")
     if metadata.get("position_checksum") != _digest(place.encode()):
         raise DamageError(f"{path} is damaged: its place in the run does not fit its checksum")
-    return Position(**json.loads(place))
+    return _checked(path, json.loads(place))
+
+
+def _checked(path: Path, facts: dict[str, Any]) -> Position:
+    """A place that a run can be in, or one line that says that it is none."""
+    usual = Position()._asdict()
+    same = facts.keys() == usual.keys() and all(type(facts[name]) is type(value) for name, value in usual.items())
+    counts = [value for value in facts.values() if isinstance(value, int | float)]
+    if not same or min(counts) < 0 or not np.isfinite(counts).all():
+        raise DamageError(f"{path} is damaged: its place in the run is none, {facts}")
+    return Position(**facts)
 
 
 def _metadata(path: Path, file: Any) -> dict[str, str]:

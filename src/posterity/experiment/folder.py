@@ -125,6 +125,10 @@ class RunFolder:
             position = folder.position()
             folder.check_config(position)
             folder.check_records(position, config)
+            if position.task > longer.tasks or position.iteration >= config.iterations:
+                raise UserError(
+                    f"{folder.checkpoint} is at task {position.task}, iteration {position.iteration}: not of this run"
+                )
             if position.task >= longer.tasks:
                 folder.close()
                 return folder, config

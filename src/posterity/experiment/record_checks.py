@@ -54,7 +54,8 @@ def check_lines(path: Path, config: Facts, records: Sequence[Record], first_line
         "task": (0, config["tasks"]),
         "iteration": (0, config["iterations"]),
     }
-    due: dict[int, int] = {}  # of each seed the iteration that comes next, counted over all tasks
+    met = dict.fromkeys(range(*bounds["seed"]), 0)  # of each seed the number of tasks begun
+    due = dict(met)  # and the iteration that comes next, counted over all tasks
     for number, record in enumerate(records, first_line):
         kind = record.get("kind")
         names = {"task": ("seed", "task"), "iteration": ("seed", "task", "iteration")}.get(str(kind))
@@ -63,18 +64,19 @@ def check_lines(path: Path, config: Facts, records: Sequence[Record], first_line
                 f"{path}, line {number}, is of the kind {printable(repr(kind))}; expected task or iteration"
             )
         check_place(path, number, record, {name: bounds[name] for name in names})
+        seed, task = record["seed"], record["task"]
         if kind == "task":
             check_numbers(path, number, record, ())
-            continue
-        check_numbers(path, number, record, ("return", "wall_seconds"))
-        place = record["task"] * config["iterations"] + record["iteration"]
-        if place != (wanted := due.get(record["seed"], 0)):
-            task, iteration = divmod(wanted, config["iterations"])
+            here, wanted = task, met[seed]
+            met[seed] += 1
+        else:
+            check_numbers(path, number, record, ("return", "wall_seconds"))
+            here, wanted = task * config["iterations"] + record["iteration"], due[seed]
+            due[seed] += 1
+        if here != wanted or task >= met[seed]:
             raise UserError(
-                f"{path}, line {number}: seed {record['seed']}, task {record['task']}, iteration {record['iteration']} "
-                f"comes where task {task}, iteration {iteration} is due; a line is missing, or there twice"
+                f"{path}, line {number}, is not the next of seed {seed}: a line before it is missing, or there twice"
             )
-        due[record["seed"]] = wanted + 1
 
 
 def check_place(path: Path, number: int, record: Record, bounds: Mapping[str, tuple[int, int]]) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.record_checks import check_config, check_lines, check_numbers, check_place, decoded
-from posterity.files import read_plain
+from posterity.files import plain, read_plain
 from posterity.types import Facts, FloatArray, Record
 
 FORMAT = 2
@@ -215,10 +215,10 @@ def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
 
 def check_format(path: Path) -> None:
     """Refuses a run folder whose records are of another format; one that has none yet is let be."""
-    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    written, packed = plain(path / "records.jsonl"), plain(path / "records.jsonl.xz")
     try:
-        if plain.exists():
-            with plain.open("rb") as file:
+        if written.exists():
+            with written.open("rb") as file:
                 first = file.readline()
         elif packed.exists():
             with lzma.open(packed) as file:
@@ -240,9 +240,9 @@ def _check_header(path: Path, first: Record) -> None:
 
 def _content(path: Path) -> bytes:
     """The records as written, which may have gone on since they were packed, or as published: compressed."""
-    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
-    if plain.exists() or not packed.exists():
-        return read_plain(plain)
+    written, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    if written.exists() or not packed.exists():
+        return read_plain(written)
     with lzma.open(io.BytesIO(read_plain(packed))) as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -252,7 +252,7 @@ def _content(path: Path) -> bytes:
 
 def _checkpointed(path: Path) -> int | None:
     """How long the records were when the checkpoint was written. Published records come without one."""
-    file = path / "checkpoints" / "state.safetensors"
+    file = plain(path / "checkpoints" / "state.safetensors")
     if not file.exists():
         return None
     with file.open("rb") as handle:
