@@ -184,7 +184,7 @@ def read_records(path: Path) -> list[Record]:
     Refused if it is of another format, or less than a checkpoint remembers.
     """
     try:
-        written = _checkpointed(path)  # before the records: a run in progress may add to them in between
+        written, checksum = _checkpointed(path)  # before the records: a run in progress may add to them in between
         lines = _content(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
@@ -194,7 +194,10 @@ def read_records(path: Path) -> list[Record]:
         raise UserError(
             f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
         )
-    return _parse(path / "records.jsonl", lines, torn=written is not None)
+    parsed = _parse(path / "records.jsonl", lines, torn=written is not None)  # first: it names a broken line
+    if written is not None and zlib.crc32(lines[:written]) != checksum:
+        raise UserError(f"{path}/records.jsonl was changed since the checkpoint; put the file back as it was")
+    return parsed
 
 
 def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
@@ -250,15 +253,16 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _checkpointed(path: Path) -> int | None:
-    """How long the records were when the checkpoint was written. Published records come without one."""
+def _checkpointed(path: Path) -> tuple[int | None, int]:
+    """How long the records were when the checkpoint was written, and their checksum. Published records have none."""
     file = plain(path / "checkpoints" / "state.safetensors")
     if not file.exists():
-        return None
+        return None, 0
     with file.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
-    return json.loads(json.loads(header["__metadata__"]["posterity"])["position"])["records"]
+    position = json.loads(json.loads(header["__metadata__"]["posterity"])["position"])
+    return int(position["records"]), int(position["records_sum"])
 
 
 def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:
