@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: install demo test check results format clean
+.PHONY: install demo test check soak results format clean
 
 install: .venv/installed
 
@@ -26,6 +26,11 @@ check: install
 # Every record and figure about finite MDPs, from nothing: about an hour on two cores. The others' commands: docs/results.md.
 results: install
 	results/finite/make.sh
+
+# Faults for long: kills at random moments, and damaged input. Hours on two cores; the short form is part of `make test`.
+soak: install
+	$(BIN)/python tests/soak/kills.py --kills 100
+	$(BIN)/python tests/soak/fuzz.py --cases 10000
 
 format: install
 	$(BIN)/ruff format .
