@@ -88,7 +88,7 @@ def main() -> None:
             save(*what)  # pyright: ignore[reportArgumentType]
             meter.saving, meter.saves = meter.saving + time.process_time() - began, meter.saves + 1
 
-        folder.save = timed
+        folder.save = timed  # pyright: ignore[reportAttributeAccessIssue]
         lifelong(config, folder, meter, lambda: "")
         folder.close()
     out = Path(__file__).parent / f"{method}-{tasks}"

@@ -55,9 +55,10 @@ def test_the_header_is_there_before_anything_else(run: RunFolder):
 
 
 def test_what_is_written_can_be_read(run: RunFolder):
-    run.write("task", seed=0, task=0, name="first", factors={"place": 0.12345678901})
+    for seed in (0, 1):
+        run.write("task", seed=seed, task=0, name="first", factors={"place": 0.12345678901})
     iterate(run, 0)
-    task, *iterations = read_records(run.path)
+    task, _, *iterations = read_records(run.path)
     assert task["factors"] == {"place": 0.12345678901}
     assert [line["return"] for line in iterations] == [0.333333, 0.333333]
     assert read_run(run.path).returns[0, 0, 0] == 0.333333
