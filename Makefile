@@ -27,8 +27,11 @@ check: install
 results: install
 	results/finite/make.sh
 
-# Faults and long runs: workers of a sweep are killed and a Ray node is lost, until records were shown to be equal.
+# Faults for long: kills at random moments, damaged input, workers of a sweep killed and a Ray node lost. Hours on two
+# cores; the short form is part of `make test`.
 soak: install
+	$(BIN)/python tests/soak/kills.py --kills 100
+	$(BIN)/python tests/soak/fuzz.py --cases 10000
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray,slurm]'
 	$(BIN)/python tests/soak/sweep.py kills
 	$(BIN)/python tests/soak/sweep.py node

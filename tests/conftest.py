@@ -14,6 +14,7 @@ import pytest
 # workers, need is compiled once. Set before JAX is imported, and inherited by the commands that tests start.
 _kept = Path(tempfile.gettempdir()) / f"posterity-tests-{os.getuid()}"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_kept))
+os.environ["XDG_STATE_HOME"] = str(_kept / "state")  # where the key lies that runs with code of one's own are signed by
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

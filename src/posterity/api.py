@@ -36,6 +36,7 @@ def run(
     method: str | type[object] | None = None,
     preset: str | None = None,
     source: str | Path | None = None,
+    trust: bool = False,
     **changes: Any,
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
@@ -43,20 +44,20 @@ def run(
     `method` is a name, such as "vblrl" or "my_method.py:Class", or a subclass of `Agent`.
     `family` is a name, such as "hopper-gravity" or "my_family.py:family", or a family of one's own itself: an object
     (`Family.from_gymnasium`) or a subclass of `Family`. `source` is the folder of a run to go on from: its agent, with
-    what it has learned, meets the tasks of this one.
+    what it has learned, meets the tasks of this one. `trust`: see `resume`.
     """
     method = None if method is None else method_name(method)
     if source is None:
         config, other = resolve(family, method, preset or "quick", changes), None
     else:
         begin = starting_config(
-            open_source(Path(source)),
+            open_source(Path(source), trust),
             family_name(family),
             method,
             preset,
         )
         config = checked(type(begin), merged(begin.model_dump(), changes))
-        other = checked_source(Path(source), config)
+        other = checked_source(Path(source), config, trust)
     ready = check(config, other.position.met if other else 0)
     for note in ready.notes:
         warnings.warn(note, stacklevel=2)
@@ -66,37 +67,48 @@ def run(
     return read_run(folder.path)
 
 
-def resume(out: str | Path, *, tasks: int | None = None, family: Family | type[Family] | None = None) -> Run:
+def resume(
+    out: str | Path, *, tasks: int | None = None, family: Family | type[Family] | None = None, trust: bool = False
+) -> Run:
     """Goes on with the run in folder `out` to its end.
 
-    `tasks`: it is to meet so many in all. `family`: the run's, where no file defines it.
+    `tasks`: it is to meet so many in all. `family`: the run's, where no file defines it. `trust`: a family or a method
+    that is not posterity's own may be executed although the run was not begun here by this user.
     """
     if tasks is not None:
-        check_more_tasks(Path(out), tasks)
+        check_more_tasks(Path(out), tasks, trust)
     more = "" if tasks is None else f"tasks={tasks}"
-    folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks, family)
+    folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks, family, trust)
     if folder.position().task < config.tasks:
         guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
     return read_run(folder.path)
 
 
-def load(out: str | Path, *, lane: int | None = 0, tasks: int = 8, iterations: int | None = None) -> Learner:
+def load(
+    out: str | Path, *, lane: int | None = 0, tasks: int = 8, iterations: int | None = None, trust: bool = False
+) -> Learner:
     """The learner of the run in folder `out`, for a program of one's own: see `Learner`.
 
     `lane` chooses one of the run's learners (0 is the first seed); None: all of them side by side. There is room for
     `tasks` more tasks, each of `iterations` iterations (as many as in the run if not given). The folder is only read.
+    `trust`: see `resume`.
     """
-    return load_learner(Path(out), lane, tasks, iterations)
+    return load_learner(Path(out), lane, tasks, iterations, trust)
 
 
 def evaluate(
-    out: str | Path, *, scores: tuple[Score, ...] = SCORES, back_variant: str = "auto", episodes: int = 3
+    out: str | Path,
+    *,
+    scores: tuple[Score, ...] = SCORES,
+    back_variant: str = "auto",
+    episodes: int = 3,
+    trust: bool = False,
 ) -> dict[str, Interval]:
     """Plays the finished tasks of the run in folder `out` without learning: each score's mean and 95 % interval.
 
-    Back is named by its variant where the method has several: "back-confidence" for vblrl.
+    Back is named by its variant where the method has several: "back-confidence" for vblrl. `trust`: see `resume`.
     """
-    lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None)
+    lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None, trusted=trust)
     played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
 

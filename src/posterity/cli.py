@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from posterity import __version__
-from posterity.errors import UserError, unknown
+from posterity.errors import UserError, printable, unknown
 
 COMMANDS = {
     "demo": ("posterity.commands.demo:demo", "a tour of three minutes on a laptop, ending in reports"),
@@ -48,15 +48,17 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(words)
     except UserError as error:
-        print(f"posterity: {error}", file=sys.stderr)
-        return USER_ERROR
+        return _complain(str(error))
     except BrokenPipeError:  # whoever read our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        print(f"posterity: {error.strerror or error}{where}", file=sys.stderr)
-        return USER_ERROR
+        return _complain(f"{error.strerror or error}{where}")
+    except (MemoryError, RuntimeError) as error:  # of the latter JAX's, which are not imported here
+        if not (why := _of_the_device(error)):
+            raise
+        return _complain(why)
     except KeyboardInterrupt:
         print("posterity: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -73,6 +75,24 @@ def _dispatch(words: list[str]) -> int:
         raise unknown("command", words[0], COMMANDS)
     module, _, function = COMMANDS[words[0]][0].partition(":")
     return getattr(importlib.import_module(module), function)(words[1:])
+
+
+def _complain(text: str) -> int:
+    """One line on the error output, without anything that could steer a terminal."""
+    print(f"posterity: {printable(' '.join(text.splitlines()))}", file=sys.stderr)
+    return USER_ERROR
+
+
+def _of_the_device(error: Exception) -> str:
+    """What the surroundings have to do with an error; empty if it is a defect."""
+    text = str(error)
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory for this; try smaller settings ({text})"
+    if "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        return f"There is not enough memory on the device for this; try smaller settings ({text})"
+    if "Unable to initialize backend" in text or "unknown backend" in text.lower():
+        return f"JAX cannot use the device that JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')} names: {text}"
+    return ""
 
 
 def _overview() -> str:

@@ -1,16 +1,27 @@
-"""Files that are replaced as a whole or not at all."""
+"""Files that are replaced as a whole or not at all, and that are never written through a link.
+
+A run folder may come from somebody else. A link in it would lead a writer to any file of the user's, so files are
+opened without following one, and folders that are links are refused.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
+
+from posterity.errors import UserError
+
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a system without it has no such links
 
 
 def replace(path: Path, content: bytes) -> None:
     """Puts `content` in the place of `path` at once: a reader sees the old file or the new one."""
     beside = path.with_name(path.name + ".part")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)  # what a killed process left, or a link
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666)
+        with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -18,3 +29,35 @@ def replace(path: Path, content: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def append(path: Path) -> IO[bytes]:
+    """Opened to be appended to, without a buffer; what is there stays."""
+    refuse_link(plain(path))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+
+
+def own_folder(path: Path) -> Path:
+    """A folder to write into, made if it is not there. A link in its place is refused."""
+    refuse_link(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    """Refuses to write where a link leads."""
+    if path.is_symlink():
+        raise UserError(f"{path} is a link, and nothing is written through links in a run folder. Remove it first")
+
+
+def plain(path: Path) -> Path:
+    """A file that is one or is not there: a pipe or a device would never end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a plain file")
+    return path
+
+
+def read_plain(path: Path) -> bytes:
+    """The content of a plain file."""
+    return plain(path).read_bytes()

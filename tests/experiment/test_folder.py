@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from posterity.errors import UserError
-from posterity.experiment import checkpoint, folder
+from posterity.experiment import checkpoint
+from posterity.experiment import session as session_module
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig, resolve
-from posterity.experiment.folder import RunFolder, read_config, session
+from posterity.experiment.folder import RunFolder, read_config
 from posterity.experiment.records import HEADER, read_records, read_run, read_sessions
+from posterity.experiment.session import session
 
 
 class State(NamedTuple):
@@ -53,9 +55,10 @@ def test_the_header_is_there_before_anything_else(run: RunFolder):
 
 
 def test_what_is_written_can_be_read(run: RunFolder):
-    run.write("task", seed=0, task=0, name="first", factors={"place": 0.12345678901})
+    for seed in (0, 1):
+        run.write("task", seed=seed, task=0, name="first", factors={"place": 0.12345678901})
     iterate(run, 0)
-    task, *iterations = read_records(run.path)
+    task, _, *iterations = read_records(run.path)
     assert task["factors"] == {"place": 0.12345678901}
     assert [line["return"] for line in iterations] == [0.333333, 0.333333]
     assert read_run(run.path).returns[0, 0, 0] == 0.333333
@@ -173,7 +176,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path / "code", "init", "-q")
     git(tmp_path / "code", "add", ".")
     git(tmp_path / "code", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
-    monkeypatch.setattr(folder, "__file__", str(module))
+    monkeypatch.setattr(session_module, "__file__", str(module))
     return tmp_path / "code"
 
 
@@ -196,10 +199,10 @@ def test_code_that_is_in_no_checkout_of_its_own_names_no_commit(
     (checkout / "installed" / "package").mkdir(parents=True)
     for place in (checkout / "installed" / "package" / "folder.py", tmp_path / "folder.py"):
         place.write_text("")
-        monkeypatch.setattr(folder, "__file__", str(place))
+        monkeypatch.setattr(session_module, "__file__", str(place))
         assert "commit" not in session("test"), "what is installed inside another checkout is not that checkout's"
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(folder, "__file__", str(checkout / "package" / "experiment" / "folder.py"))
+    monkeypatch.setattr(session_module, "__file__", str(checkout / "package" / "experiment" / "folder.py"))
     assert "commit" not in session("test"), "a machine without git"
 
 

@@ -57,3 +57,53 @@ def test_with_fewer_tasks_than_asked_for_they_come_again_and_nothing_unseen_is_d
     assert values.tolist() == [0.0, 1.0]
     assert counts.tolist() == [50, 50]
     assert got.reward.max() < 10
+
+
+def kept_small(counts: list[tuple[int, int]], finished: int) -> Replay:
+    memory = replay.empty(tasks=3, capacity=40, obs_dim=2, action_dim=1, finished=finished)
+    for task, count in counts:
+        memory = replay.add(memory, jnp.int32(task), rows(float(task), count))
+    return memory
+
+
+def test_a_bounded_memory_has_all_of_the_present_task_and_a_sample_of_the_others():
+    memory = kept_small([(0, 40), (1, 20), (1, 20)], finished=8)
+    np.testing.assert_array_equal(memory.filled, [40, 40, 0])
+    assert memory.reward.shape == (3, 8)
+    kept = np.asarray(memory.reward[0])
+    assert len({*kept.tolist()}) == 8, "without replacement"
+    got = replay.sample_task(jax.random.key(0), memory, jnp.int32(1), 2000)
+    assert (got.obs == 1.0).all()
+    assert {*np.asarray(got.reward).tolist()} == {*range(20)}
+    world = replay.sample_world(jax.random.key(0), memory, jnp.int32(2), tasks=2, batch_size=500)
+    task, reward = np.asarray(world.task), np.asarray(world.reward)
+    np.testing.assert_array_equal(np.asarray(world.obs)[:, 0], task)
+    assert {*reward[task == 0].tolist()} == {*kept.tolist()}
+    assert {*reward[task == 1].tolist()} == {*range(20)}
+
+
+def test_what_stays_of_a_task_does_not_depend_on_how_it_came_in():
+    at_once, in_parts = kept_small([(0, 40)], 8), kept_small([(0, 10), (0, 30)], 8)
+    places = np.asarray(at_once.reward[0])  # rewards count the rows of an addition
+    expected = np.concatenate([np.arange(10), np.arange(30)])[places.astype(int)]
+    np.testing.assert_array_equal(in_parts.reward[0], expected)
+
+
+def test_every_transition_stays_equally_often():
+    """Over 400 tasks each of 10 places is kept 200 times; the standard deviation is 10 at most."""
+    stays = jax.vmap(lambda task: replay._reservoir(task, jnp.int32(10), 12, 5))(jnp.arange(400))
+    counts = np.bincount(np.asarray(stays).reshape(-1), minlength=12)
+    assert counts[10:].sum() == 0
+    assert np.abs(counts[:10] - 200).max() < 45
+
+
+def test_a_bound_that_is_never_reached_changes_nothing():
+    """The same draws to the bit, so a short task costs nothing but room."""
+    steps = [(0, 12), (0, 12), (1, 20)]
+    whole, bound = kept_small(steps, finished=0), kept_small(steps, finished=40)
+    for key in jax.random.split(jax.random.key(3), 5):
+        ours, theirs = (replay.sample_world(key, each, jnp.int32(2), 2, 30) for each in (bound, whole))
+        for one, other in zip(ours[:5], theirs[:5], strict=True):
+            np.testing.assert_array_equal(one, other)
+        mine, other = (replay.sample_task(key, each, jnp.int32(1), 30) for each in (bound, whole))
+        np.testing.assert_array_equal(mine.reward, other.reward)

@@ -152,10 +152,12 @@ def test_one_run_is_copied_as_it_is(parts: list[Path], tmp_path: Path):
     np.testing.assert_array_equal(before.run.returns, after.run.returns[:2])
 
 
-def test_an_unfinished_copy_is_no_hindrance(parts: list[Path], tmp_path: Path):
+def test_what_lies_beside_the_new_folder_is_left_alone(parts: list[Path], tmp_path: Path):
     shutil.copytree(parts[0], tmp_path / "both.part")
+    before = {file.name for file in tmp_path.iterdir()}
     assert joined(tmp_path / "both", *parts) == 0
-    assert not (tmp_path / "both.part").exists()
+    assert (tmp_path / "both.part" / "records.jsonl").exists()
+    assert {file.name for file in tmp_path.iterdir()} - before == {"both"}
 
 
 @pytest.mark.parametrize(

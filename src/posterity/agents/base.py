@@ -56,7 +56,7 @@ class Agent(ABC, Generic[State, Snapshot]):
     settings_type: ClassVar[type[Settings]] = NoSettings
     finite: ClassVar[bool] = False  # learns finite MDPs, or else tasks with real observations and actions
     task_memory: ClassVar[str] = ""  # the part of its state, if any, whose arrays are [L, K tasks, ...]: a checkpoint
-    # writes what belongs to a finished task once
+    # writes what belongs to a finished task once. A part `present` of it is of the present task alone: [L, ...]
 
     @abstractmethod
     def init(self, keys: Keys) -> State:

@@ -288,4 +288,11 @@ def detecting(agent: object, lanes_count: int) -> Detecting:
     """The agent, not told when tasks begin; or one line that says why it cannot be so."""
     if not isinstance(agent, Vblrl):
         raise UserError("boundaries detect needs a posterior of each task and one of the world: method vblrl")
-    return Detecting(cast(Vblrl, agent), lanes_count)
+    return Detecting(_keeping_all(cast(Vblrl, agent)), lanes_count)
+
+
+def _keeping_all(agent: Vblrl) -> Vblrl:
+    """The agent with a memory that keeps everything: any task may be the present one again."""
+    everything = agent.settings.replay.model_copy(update={"finished_transitions": 0})
+    settings = agent.settings.model_copy(update={"replay": everything})
+    return Vblrl(agent.spec, settings, agent.budget)

@@ -12,6 +12,8 @@ program are packed into one array of 32-bit words, sent once, and unpacked insid
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ import numpy as np
 
 from posterity import tree
 from posterity.agents.base import Keys
+from posterity.errors import UserError
 from posterity.types import HostArray, Key
 
 if TYPE_CHECKING:
@@ -32,6 +35,21 @@ Tree = TypeVar("Tree")
 Result = TypeVar("Result")
 _SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
 PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
+
+
+def check_device() -> None:
+    """Says in one line that JAX, where it is in use, finds no device to compute on."""
+    if "jax" not in sys.modules:
+        return
+    import jax
+
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # the latter where a platform is asked for that is not there
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        raise UserError(
+            f"JAX finds no device to compute on (JAX_PLATFORMS is '{asked}'). Without a GPU: JAX_PLATFORMS=cpu"
+        ) from error
 
 
 def each_lane(one: Callable[..., Result], keys: Keys, *args: object) -> Result:

@@ -21,7 +21,7 @@ from posterity.models.elbo import Batch, Fit, LearnerSettings, Learning
 from posterity.models.latent import LatentSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
-from posterity.models.replay import Replay, Rows
+from posterity.models.replay import Replay, ReplaySettings, Rows
 from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import PlannerSettings
 from posterity.settings import Settings, setting
@@ -44,6 +44,7 @@ class VblrlSettings(Settings):
     policy: ActorCriticSettings = ActorCriticSettings()
     backward: BackwardSettings = BackwardSettings()
     latent: LatentSettings = LatentSettings()
+    replay: ReplaySettings = ReplaySettings()
     members: int = setting(
         1, "Networks in the ensemble whose disagreement is the doubt; 1: one Gaussian over weights (paper).", ge=1
     )
@@ -158,13 +159,12 @@ class Training:
 
     def measure(self, old: Normaliser, memory: Replay, task: jax.Array) -> tuple[Normaliser, jax.Array]:
         """From the transitions of a task: the normaliser, and the targets' deviation in its units."""
-        obs, action = memory.obs[task], memory.action[task]
+        rows, filled = replay.transitions(memory, task)
         plain = normaliser.identity(*self.dims)
-        inputs = plain.inputs(obs, action)
-        targets = plain.targets(obs, memory.reward[task], memory.next_obs[task])
+        inputs = plain.inputs(rows.obs, rows.action)
+        targets = plain.targets(rows.obs, rows.reward, rows.next_obs)
         bounds = self.spec.min_scale
         least = None if bounds is None else (jnp.float32(bounds[0]), jnp.float32(bounds[1]))
-        filled = jnp.arange(obs.shape[0]) < memory.filled[task]
         measured = normaliser.estimate(inputs, targets, filled, least)
         new = measured if self.settings.normalise else old
         return new, measured.target_scale / new.target_scale
@@ -271,7 +271,8 @@ class Training:
                 ended = 1.0 - ((rows.next_obs > box[0][None]) & (rows.next_obs < box[1][None])).all(axis=-1)
             return critic.CriticBatch(rows.obs, rows.reward, rows.next_obs, ended)
 
-        earned = memory.reward[task]  # and 0, which an end is worth: also where nothing is filled in yet
+        rows, filled = replay.transitions(memory, task)
+        earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
         training = critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), settings.gamma)
         return critic.fit(jax.random.fold_in(key, 2), training, units, draw, settings)
 

@@ -29,6 +29,7 @@ from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.base import Agent, Info, Keys, Score
 from posterity.agents.inference import Adaptation, TaskInference
+from posterity.agents.memory import check_room
 from posterity.agents.planner import PlannedPolicy, Planner
 from posterity.agents.programs import Programs
 from posterity.agents.training import INITIAL_WIDTH, Training, VblrlSettings, Who
@@ -61,6 +62,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.variant = VARIANTS[variant]
         self.spec, self.budget = spec, budget
         self.settings = settings = self.variant.adapted(settings)
+        check_room(spec, settings.replay, budget)
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)
@@ -77,7 +79,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
-        world, count = self.programs.init(keys), len(keys)
+        world, count, settings = self.programs.init(keys), len(keys), self.settings
         dims = (self.spec.obs_dim, len(self.spec.low))
         capacity = self.budget.iterations * self.budget.steps_per_iteration
         return VblrlState(
@@ -94,7 +96,16 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             critic=self._fresh_critic(keys),
             actor=self._fresh_actor(keys),
             termination=self._fresh_termination(keys),
-            replay=lanes.repeated(replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination), count),
+            replay=lanes.repeated(
+                replay.empty(
+                    self.budget.tasks,
+                    capacity,
+                    *dims,
+                    self.spec.learn_termination,
+                    settings.replay.finished_transitions,
+                ),
+                count,
+            ),
             plan=lanes.repeated(self.planner.fresh_plan, count),
             forecast=jnp.zeros((count, 3)),
             task_number=-1,

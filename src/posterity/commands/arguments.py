@@ -23,12 +23,13 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
-from posterity.errors import UserError, did_you_mean
+from posterity.errors import UserError, did_you_mean, printable
 from posterity.experiment.config import Place, invalid
 from posterity.settings import Settings
 from posterity.types import Record
 
 Form = TypeVar("Form", bound=Settings)
+TRUST = "Let a run that was not begun here by you execute the code that it names as its family or method."
 METAVARS: dict[object, str] = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 WIDTH, COLUMN = 100, 30  # of help: its greatest width, and where the help lines begin
 
@@ -176,7 +177,11 @@ def typed(command: str, args: Sequence[str]) -> str:
 
 
 class Terminal(Console):
-    """Where commands write. A reader that leaves, as `head` does, silences it; the work goes on."""
+    """Where commands write, as it is: names are no markup. A reader that leaves, as `head` does, silences it."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Text without what could steer a terminal: names in a run folder may be anybody's."""
+        super().print(*(printable(each) if isinstance(each, str) else each for each in objects), **options)
 
     def on_broken_pipe(self) -> None:
         """Writes nowhere from now on."""
@@ -186,7 +191,7 @@ class Terminal(Console):
 
 def terminal() -> Console:
     """For lines, which are not wrapped."""
-    return Terminal(highlight=False, soft_wrap=True)
+    return Terminal(highlight=False, soft_wrap=True, markup=False)
 
 
 class _Parser(argparse.ArgumentParser):

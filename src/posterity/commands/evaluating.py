@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posterity.agents.base import SCORES, Score
 from posterity.agents.lanes import compilation_told
-from posterity.commands.arguments import Terminal, parse, seconds, terminal
+from posterity.commands.arguments import TRUST, Terminal, parse, seconds, terminal
 from posterity.experiment.evaluate import Plan
 from posterity.experiment.evaluate import evaluate as play
 from posterity.experiment.progress import Notes
@@ -29,6 +29,7 @@ class EvaluateArgs(Settings):
     episodes: int = setting(3, "Episodes of each task and score.", ge=1)
     back_every: int = setting(0, "Play Back after every so many tasks too; 0: only after the last task.", ge=0)
     lanes: int = setting(64, "Episodes played side by side.", ge=1)
+    trust: bool = setting(False, TRUST)
     time_limit: str | None = setting(None, "Stop after this long: 90s, 25m, 1.5h. Scores that are whole are kept.")
 
 
@@ -46,7 +47,7 @@ def evaluate(args: Sequence[str]) -> int:
 
     with Stop(limit) as stop, compilation_told(Notes(console)):
         try:
-            play(asked.folder, plan, tell, stop.reason)
+            play(asked.folder, plan, tell, stop.reason, asked.trust)
         except Stopped as stopped:
             console.print(f"Stopped ({stopped}). Not played to the end, and not written: {', '.join(lacking)}")
             return 130 if stop.signalled else 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-from posterity.commands.arguments import parse, terminal, typed
+from posterity.commands.arguments import TRUST, parse, terminal, typed
 from posterity.errors import UserError
 from posterity.settings import Settings, argument, setting
 
@@ -23,6 +23,7 @@ class ExportArgs(Settings):
     memory: int = setting(5000, "Transitions of each task to take along, and room for on the machine.", ge=2)
     room: int = setting(1, "Further tasks that there is room for.", ge=0)
     force: bool = setting(False, "Replace a file that is there.")
+    trust: bool = setting(False, TRUST)
 
 
 def export(args: Sequence[str]) -> int:
@@ -55,13 +56,15 @@ def _told(agent: object, state: object):
 
 
 def _read(asked: ExportArgs, command: str):
+    from posterity.agents.vblrl import Vblrl
     from posterity.control.export import Learned
     from posterity.experiment import checkpoint
-    from posterity.experiment.folder import RunFolder, read_config, session
+    from posterity.experiment.folder import RunFolder, read_config
     from posterity.experiment.run import build
+    from posterity.experiment.session import session
     from posterity.types import Budget, Key
 
-    config, folder = read_config(asked.folder), RunFolder(asked.folder)
+    config, folder = read_config(asked.folder, trusted=asked.trust), RunFolder(asked.folder)
     if not folder.checkpoint.exists():
         raise UserError(f"{asked.folder} has no checkpoint to export")
     seeds = range(config.seed, config.seed + config.seeds)
@@ -78,7 +81,9 @@ def _read(asked: ExportArgs, command: str):
     state, _ = checkpoint.load(folder.checkpoint, template, agent.task_memory)
     budget = Budget(config.tasks, config.iterations, config.steps_per_iteration)
     met = position.task + (position.iteration > 0)
+    settings = config.agent
     if config.boundaries == "detect":
         agent, state, met = _told(agent, state)
-    names = config.family, config.env, config.method, config.agent
+        settings = settings.model_copy(update={"replay": cast(Vblrl, agent).settings.replay})
+    names = config.family, config.env, config.method, settings
     return Learned(*names, family.spec, budget, agent, state, seeds.index(seed), seed, met), session(command)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from posterity.commands.arguments import Flag, Group, flags_of, option
+from posterity.commands.arguments import TRUST, Flag, Group, flags_of, option
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, resolve
 from posterity.settings import Settings, setting
@@ -42,6 +42,7 @@ class RunArgs(Settings):
         "Begin with what another run has learned: its folder. Settings and method are then that run's.",
         alias="from",
     )
+    trust: bool = setting(False, f"With --from: {TRUST[0].lower()}{TRUST[1:]}")
 
 
 def common_flags() -> list[Flag]:
@@ -77,7 +78,8 @@ def starting_point(args: Sequence[str]) -> RunConfig:
     if source := option(args, "--from"):
         from posterity.experiment.source import open_source, starting_config
 
-        return starting_config(open_source(Path(source)), args[0], option(args, "--method"), option(args, "--preset"))
+        opened = open_source(Path(source), "--trust" in args)
+        return starting_config(opened, args[0], option(args, "--method"), option(args, "--preset"))
     preset = option(args, "--preset") or RunConfig.model_fields["preset"].default
     return resolve(args[0], option(args, "--method"), preset)
 

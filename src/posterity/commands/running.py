@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from posterity.commands.arguments import help_page, parse, read, seconds, shown, terminal, typed
+from posterity.commands.arguments import TRUST, help_page, parse, read, seconds, shown, terminal, typed
 from posterity.commands.run_flags import GENERAL, RunArgs, family_first, general_groups, run_groups, starting_point
 from posterity.experiment.config import RunConfig, checked, merged, resolve
 from posterity.experiment.folder import RunFolder
@@ -41,7 +41,7 @@ def run(args: Sequence[str]) -> int:
     config = checked(type(config), merged(config.model_dump(), values), lambda place: shown(place, flags))
     console = terminal()
     limit, command = seconds(asked.time_limit), typed("run", args)
-    return tell(start(config, asked.out, limit, command, console, asked.source), console)
+    return tell(start(config, asked.out, limit, command, console, asked.source, asked.trust), console)
 
 
 class ResumeArgs(Settings):
@@ -50,6 +50,7 @@ class ResumeArgs(Settings):
     folder: Path = argument(..., "The folder of the run.")
     tasks: int | None = setting(None, "Tasks to learn in all, those the run has met included.", ge=1)
     time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
+    trust: bool = setting(False, TRUST)
 
 
 def resume(args: Sequence[str]) -> int:
@@ -57,8 +58,8 @@ def resume(args: Sequence[str]) -> int:
     asked = parse(ResumeArgs, args, "resume")
     limit, console = seconds(asked.time_limit), terminal()
     if asked.tasks is not None:
-        check_more_tasks(asked.folder, asked.tasks)
-    folder, config = RunFolder.reopen(asked.folder, typed("resume", args), asked.tasks)
+        check_more_tasks(asked.folder, asked.tasks, asked.trust)
+    folder, config = RunFolder.reopen(asked.folder, typed("resume", args), asked.tasks, trusted=asked.trust)
     if folder.position().task >= config.tasks:
         name = shlex.quote(str(folder.path))
         more = f"posterity resume {name} --tasks {config.tasks + 1}"
@@ -68,10 +69,16 @@ def resume(args: Sequence[str]) -> int:
 
 
 def start(
-    config: RunConfig, out: Path | None, limit: float | None, command: str, console: Console, source: Path | None = None
+    config: RunConfig,
+    out: Path | None,
+    limit: float | None,
+    command: str,
+    console: Console,
+    source: Path | None = None,
+    trusted: bool = False,
 ) -> Outcome:
     """A new run, into `out` or the next free folder below runs/; from nothing, or from what `source` has learned."""
-    other = None if source is None else checked_source(source, config)
+    other = None if source is None else checked_source(source, config, trusted)
     ready = check(config, other.position.met if other else 0)
     for note in ready.notes:
         console.print(f"Note: {note}", markup=False)

@@ -207,7 +207,8 @@ class ModelPilot(Pilot):
         """From the replay. Endings are not kept there."""
         kept = tree.lane(_vblrl(state).replay, 0)
         tasks: list[Transition] = []
-        for task, count in enumerate(np.asarray(kept.filled).tolist()):
+        for task, met in enumerate(np.asarray(kept.filled).tolist()):
+            count = min(met, kept.reward.shape[1])  # of a bounded memory fewer than were met
             none = np.zeros(count, bool)
             obs, action, reward, next_obs = (np.asarray(part)[task, :count] for part in kept[:4])
             tasks.append(Transition(obs, self.agent.spec.decoded(action), reward, next_obs, none, none))

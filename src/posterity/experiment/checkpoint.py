@@ -7,7 +7,8 @@ of damage.
 
 A part of the state that is a memory of all tasks (`Agent.task_memory`, its arrays [L, K, ...]) would make checkpoints
 ever heavier. Only the present task's share of it is in that file; a finished task's never changes, and is written once,
-to a file of its own beside it. So a run can be given more tasks: the state is read into a template with more room.
+to a file of its own beside it. What is called `present` in it belongs to the present task alone. So a run can be given
+more tasks: the state is read into a template with more room.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from safetensors.numpy import save as to_bytes
 
 from posterity import tree
 from posterity.errors import UserError
-from posterity.files import replace
+from posterity.files import plain, replace
 from posterity.types import HostArray, Record
 
 Tree = TypeVar("Tree")
@@ -66,9 +67,11 @@ def save(path: Path, state: object, position: Position, task_memory: str = "") -
     named = dict(tree.leaves(state))
     memory = _memory(named, task_memory)
     done = position.earlier + position.task
-    for task in range(done if memory else 0):
-        if not (file := rows_file(path, task, position.earlier)).exists():
-            write(file, {name: leaf[:, task] for name, leaf in memory.items()}, {})
+    first = done  # they are written in order: those before one that is there are there too
+    while memory and first > 0 and not rows_file(path, first - 1, position.earlier).exists():
+        first -= 1
+    for task in range(first, done if memory else 0):
+        write(rows_file(path, task, position.earlier), {name: leaf[:, task] for name, leaf in memory.items()}, {})
     present = {name: leaf[:, min(done, leaf.shape[1] - 1)] for name, leaf in memory.items()}
     place = json.dumps(position._asdict())
     write(path, {**named, **present}, {"position": place, "position_checksum": _digest(place.encode())})
@@ -93,13 +96,21 @@ def load(path: Path, template: Tree, task_memory: str = "", grow: bool = False) 
         for task, piece in pieces.items():
             tree.put_corner(leaf[:, task], piece[name])
         found[name] = leaf
+    for name, array in found.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise DamageError(f"{path} cannot be gone on from: {name} holds what is not a number")
     filled = tree.filled(template, found)
     return tree.map_leaves(tree.in_library_of, template, filled), position
 
 
 def _memory(named: Mapping[str, object], part: str) -> Record:
     """The leaves that belong to the memory of all tasks."""
-    return {name: leaf for name, leaf in named.items() if part and name.startswith(f"state.{part}.")}
+    start = f"state.{part}."
+    return {
+        name: leaf
+        for name, leaf in named.items()
+        if part and name.startswith(start) and not name.startswith(f"{start}present.")
+    }
 
 
 def rows_file(path: Path, task: int, earlier: int = 0) -> Path:
@@ -175,7 +186,7 @@ def load_tree(path: Path, template: Tree) -> Tree:
 
 def _opened(path: Path) -> Any:
     """A safetensors file, of which nothing is loaded yet. The library does not say its type."""
-    return cast(Any, safe_open)(path, framework="numpy")
+    return cast(Any, safe_open)(plain(path), framework="numpy")
 
 
 def read_position(path: Path) -> Position:
@@ -188,7 +199,17 @@ def read_position(path: Path) -> Position:
     place = metadata.get("position", "")
     if metadata.get("position_checksum") != _digest(place.encode()):
         raise DamageError(f"{path} is damaged: its place in the run does not fit its checksum")
-    return Position(**json.loads(place))
+    return _checked(path, json.loads(place))
+
+
+def _checked(path: Path, facts: dict[str, Any]) -> Position:
+    """A place that a run can be in, or one line that says that it is none."""
+    usual = Position()._asdict()
+    same = facts.keys() == usual.keys() and all(type(facts[name]) is type(value) for name, value in usual.items())
+    counts = [value for value in facts.values() if isinstance(value, int | float)]
+    if not same or min(counts) < 0 or not np.isfinite(counts).all():
+        raise DamageError(f"{path} is damaged: its place in the run is none, {facts}")
+    return Position(**facts)
 
 
 def _metadata(path: Path, file: Any) -> dict[str, str]:

@@ -26,6 +26,7 @@ from posterity.families import FAMILIES, family_name, family_type, find_family, 
 from posterity.families.base import Family
 from posterity.families.contract import checked_spec
 from posterity.families.lookup import default_settings
+from posterity.plugins import said
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts, Record
 
@@ -191,22 +192,21 @@ def to_toml(config: RunConfig) -> str:
     return tomli_w.dumps(config.model_dump(mode="json"))
 
 
-def family_of(text: str) -> str:
-    """The family that a configuration names; empty if it names none."""
+def names_of(text: str, source: str) -> tuple[str, str]:
+    """The family and the method that a configuration names. No code is loaded. `source` names it in errors."""
     try:
-        return str(tomllib.loads(text).get("family", ""))
-    except tomllib.TOMLDecodeError:
-        return ""
+        values = tomllib.loads(text)
+        names = values["family"], values["method"]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise UserError(f"{source} is not the configuration of a run: {said(error)}") from error
+    if not all(isinstance(name, str) for name in names):
+        raise UserError(f"{source} is not the configuration of a run: family and method are names")
+    return names
 
 
 def from_toml(text: str, source: str) -> RunConfig:
     """A configuration read back. `source` names it in errors."""
-    try:
-        values = tomllib.loads(text)
-        config = config_type(values["family"], values["method"])
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise UserError(f"{source} is not the configuration of a run: {error}") from error
-    return checked(config, values)
+    return checked(config_type(*names_of(text, source)), tomllib.loads(text))
 
 
 def merged(*tables: Facts) -> Record:

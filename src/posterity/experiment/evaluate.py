@@ -32,6 +32,7 @@ from posterity.types import BoolArray, FloatArray, HostArray, Key, Task, Transit
 
 MOMENTS: dict[Score, Moment] = {"zero-shot": "begin", "start": "start", "train": "end", "back": "end"}
 Line = dict[str, str | int | float | bool]  # of an evaluation's records
+KEPT = 64  # snapshots held in memory
 
 
 class Plan(NamedTuple):
@@ -78,14 +79,19 @@ def never() -> str:
 
 
 def evaluate(
-    path: Path, plan: Plan, tell: Callable[[Score, int, int], None], should_stop: Callable[[], str] = never
+    path: Path,
+    plan: Plan,
+    tell: Callable[[Score, int, int], None],
+    should_stop: Callable[[], str] = never,
+    trusted: bool = False,
 ) -> list[Line]:
     """Plays the episodes of `plan` in the run's tasks and writes what came to `evaluation/` in its folder.
 
     `should_stop` is asked before every step; with a reason, `Stopped` is raised. Scores that were whole are written.
+    `trusted`: code that the run names may be executed, whoever made it.
     """
     plan.check()
-    config, folder = read_config(path), RunFolder(path)
+    config, folder = read_config(path, trusted=trusted), RunFolder(path)
     if not config.snapshots:
         raise UserError(
             f"{path} has no snapshots to evaluate: its preset or settings save none. Run it again with --snapshots"
@@ -103,8 +109,7 @@ def evaluate(
         if score != "start" or evaluator.agent.start_iterations < config.iterations:  # else its own model never acted
             episodes[score] = _entries(score, plan, config.seeds, finished)
     evaluator.look_for(episodes)
-    out = path / "evaluation"
-    out.mkdir(exist_ok=True)
+    out = files.own_folder(path / "evaluation")
     lines: list[Line] = []
     for score, entries in episodes.items():
         new = evaluator.play_all(score, entries, lambda done, total, score=score: tell(score, done, total))
@@ -145,7 +150,7 @@ class Evaluator:
         self.keys = [Key.of(config.seed + lane) for lane in range(config.seeds)]
         self.streams: list[list[Task]] = [self.family.tasks(key.fold("stream"), config.tasks) for key in self.keys]
         self.template = self.agent.snapshot(self.keys, self.agent.init(self.keys))
-        self.loaded: dict[Path, object] = {}
+        self.loaded: dict[Path, object] = {}  # the latest, at most KEPT: a long stream does not fit into memory
 
     def look_for(self, episodes: Mapping[Score, Sequence[Entry]]) -> None:
         """Says what is missing before anything is played."""
@@ -220,8 +225,10 @@ class Evaluator:
 
     def _snapshot(self, task: int, moment: Moment) -> object:
         path = self.folder.snapshot_path(task, moment)
-        if path not in self.loaded:
-            self.loaded[path] = checkpoint.load_tree(path, self.template)
+        found = self.loaded.pop(path, None)
+        self.loaded[path] = checkpoint.load_tree(path, self.template) if found is None else found  # now the latest
+        if len(self.loaded) > KEPT:
+            del self.loaded[next(iter(self.loaded))]
         return self.loaded[path]
 
 

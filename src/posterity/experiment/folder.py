@@ -10,14 +10,9 @@ after that is cut off when it is resumed, and written again, the same.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
-import subprocess
-import sys
-import time
 import tomllib
 import zlib
 from collections.abc import Callable, Mapping
@@ -26,15 +21,15 @@ from typing import Any, Literal, NamedTuple
 
 import tomli_w
 
-import posterity
 from posterity import files
 from posterity.errors import UserError
-from posterity.experiment import checkpoint, records
+from posterity.experiment import checkpoint, records, trust
 from posterity.experiment.checkpoint import Position
-from posterity.experiment.config import RunConfig, family_of, from_toml, to_toml
+from posterity.experiment.config import RunConfig, from_toml, names_of, to_toml
 from posterity.experiment.records import check_format, read_sessions
+from posterity.experiment.session import session
 from posterity.families.base import Family
-from posterity.families.lookup import hand_over, remember
+from posterity.families.lookup import LIVE, hand_over, origin, remember
 from posterity.types import Facts
 
 try:
@@ -43,9 +38,15 @@ except ImportError:  # a system without file locks: two sessions in one folder a
     fcntl = None
 
 Moment = Literal["begin", "start", "end"]  # of a task, at which a snapshot of the agent is taken
-PACKAGES = ("numpy", "scipy", "gymnasium", "safetensors")
-ALSO = ("jax", "jaxlib", "optax", "mujoco", "metaworld")  # where they are in use
-OWN = {"run.lock", "records.jsonl", "checkpoints", "versions.json", "versions.json.part", "config.toml.part"}
+OWN = {
+    "run.lock",
+    "records.jsonl",
+    "checkpoints",
+    "versions.json",
+    "versions.json.part",
+    "config.toml.part",
+    trust.NAME,
+}
 
 
 class Mark(NamedTuple):
@@ -88,6 +89,7 @@ class RunFolder:
             text = to_toml(config)
             folder._open(Position(), text)
             folder._write("versions.json", _sessions([], command))
+            trust.sign(path, config.family, config.method, origin(config.family).get("family_file", ""))
             if begin is not None:
                 begin(folder)
             folder._write("config.toml", text)  # last: with a configuration a folder can be resumed
@@ -100,21 +102,33 @@ class RunFolder:
 
     @classmethod
     def reopen(
-        cls, path: Path, command: str, tasks: int | None = None, family: Family | type[Family] | None = None
+        cls,
+        path: Path,
+        command: str,
+        tasks: int | None = None,
+        family: Family | type[Family] | None = None,
+        trusted: bool = False,
     ) -> tuple[RunFolder, RunConfig]:
         """A run to go on with; `tasks`: it is to meet so many in all. A finished run is left alone.
 
-        `family`: the run's, where no file defines it. Records written after the last checkpoint are cut off.
+        `family`: the run's, where no file defines it. `trusted`: code that it names may run, whoever made it. Records
+        written after the last checkpoint are cut off.
         """
-        config = read_config(path, family)
+        config = read_config(path, family, trusted)
         longer = config if tasks is None else with_tasks(config, tasks, path)
         folder = cls(path)
         new = not (path / "run.lock").exists()
+        for written in ("run.lock", "records.jsonl", "checkpoints"):
+            files.refuse_link(path / written)
         folder._take()  # first: another session might still be writing what is read now
         try:
             position = folder.position()
             folder.check_config(position)
             folder.check_records(position, config)
+            if position.task > longer.tasks or position.iteration >= config.iterations:
+                raise UserError(
+                    f"{folder.checkpoint} is at task {position.task}, iteration {position.iteration}: not of this run"
+                )
             if position.task >= longer.tasks:
                 folder.close()
                 return folder, config
@@ -216,7 +230,7 @@ class RunFolder:
 
     def _take(self) -> None:
         """Takes the folder's lock, or says that somebody has it."""
-        self._lock = (self.path / "run.lock").open("w")
+        self._lock = files.append(self.path / "run.lock")
         if fcntl is not None:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,14 +240,15 @@ class RunFolder:
 
     def _open(self, position: Position, config: str) -> None:
         self._digest = digest(config)
-        self.checkpoint.parent.mkdir(exist_ok=True)
-        self._file = self.records.open("ab", buffering=0)
+        files.own_folder(self.checkpoint.parent)
+        self._file = files.append(self.records)
         self.rewind(Mark(position.records, position.records_sum))
         if position.records == 0:  # new, or stopped before its first checkpoint
             self._append(records.HEADER)
         task = position.task
         for left in self.checkpoint.parent.glob("task-*-rows.safetensors"):  # of a session that came further, unsaved
-            if int(left.name.split("-")[1]) >= task:
+            number = left.name.split("-")[1]
+            if number.isdecimal() and int(number) >= task:  # else it is none of ours
                 left.unlink()
 
     def _write(self, name: str, text: str) -> None:
@@ -269,65 +284,25 @@ def _sessions(earlier: list[Any], command: str) -> str:
     return json.dumps({"sessions": [*earlier, session(command)]}, indent=1) + "\n"
 
 
-def read_config(path: Path, family: Family | type[Family] | None = None) -> RunConfig:
-    """The configuration of the run in folder `path`. `family`: what its family's name stands for, if it is at hand."""
+def read_config(path: Path, family: Family | type[Family] | None = None, trusted: bool = False) -> RunConfig:
+    """The configuration of the run in folder `path`. `family`: what its family's name stands for, if it is at hand.
+
+    Code that it names is loaded if this user began the run here, or if it is `trusted` (trust.py).
+    """
     file = path / "config.toml"
     if not file.is_file():
         raise UserError(f"{path} holds no run (no config.toml)")
     check_format(path)  # first: settings of another version would be called unknown
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = files.read_plain(file).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not the configuration of a run: {error}") from error
+    name, method = names_of(text, str(file))
+    first = read_sessions(path)[:1]
+    lay = str(first[0].get("family_file", "")) if first else ""
+    trust.check(path, name, method, lay, trusted, family is not None or name.startswith(LIVE))
     if family is not None:
-        hand_over(family_of(text), family)
-    else:
-        for each in read_sessions(path)[:1]:
-            if "family_file" in each:  # where it lay when the run began: the present folder may be another
-                remember(family_of(text), each["family_file"])
+        hand_over(name, family)
+    elif lay:  # where it lay when the run began: the present folder may be another
+        remember(name, lay)
     return from_toml(text, str(file))
-
-
-def session(command: str) -> Facts:
-    """When, by which command, with which versions and on which machine."""
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": command,
-        "posterity": posterity.__version__,
-        **_commit(),
-        "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in (*PACKAGES, *_loaded(*ALSO))},
-        "system": platform.platform(terse=True),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-    }
-
-
-def _loaded(*packages: str) -> list[str]:
-    """Those of the packages that this run uses."""
-    return [package for package in packages if package in sys.modules]
-
-
-def _processor() -> str:
-    """The name of the CPU, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _commit() -> dict[str, str]:
-    """The commit of this code, with a plus sign if its files were changed since; nothing where git does not tell."""
-    here = Path(__file__).resolve()
-    apart = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as hooks set them
-
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words], cwd=here.parents[1], env=apart, capture_output=True, text=True, timeout=10, check=True
-        )
-        return done.stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", str(here))  # installed code may lie in a folder of another checkout
-        return {"commit": git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")}
-    except (OSError, subprocess.SubprocessError):
-        return {}

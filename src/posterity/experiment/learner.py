@@ -152,9 +152,9 @@ class Learner:
         return array
 
 
-def load_learner(path: Path, lane: int | None, tasks: int, iterations: int | None) -> Learner:
+def load_learner(path: Path, lane: int | None, tasks: int, iterations: int | None, trusted: bool = False) -> Learner:
     """The learner of the run in folder `path`: one lane of it, or all."""
-    source = open_source(path)
+    source = open_source(path, trusted)
     old, position = source.config, source.position
     if lane is not None and not 0 <= lane < old.seeds:
         raise UserError(f"{path} has lanes 0 to {old.seeds - 1}, and none is {lane}")

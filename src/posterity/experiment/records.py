@@ -12,6 +12,7 @@ takes to build the task again, and the clock. A number that is not finite is lef
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 import math
@@ -24,11 +25,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from posterity.errors import UserError
+from posterity.experiment.record_checks import check_config, check_lines, check_numbers, check_place, decoded
+from posterity.files import plain, read_plain
 from posterity.types import Facts, FloatArray, Record
 
 FORMAT = 2
 HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first line
 EXACT = ("factors", "wall_seconds")  # written as they are
+MOST_BYTES = 4 << 30  # of records that were compressed: a small file may unfold to any size
 DEFAULT_VARIANT = "confidence"  # how a method with several ways of playing Back plays it, unless it is set otherwise
 
 
@@ -144,11 +148,12 @@ def read_run(path: Path) -> Run:
     """The run in folder `path`."""
     records = read_records(path)
     try:
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        config = tomllib.loads(read_plain(path / "config.toml").decode())
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
     except ValueError as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
+    check_config(path, config)
     if not (path / "versions.json").exists():
         raise UserError(f"{path} holds no run (no versions.json)")
     sessions = read_sessions(path)
@@ -163,10 +168,13 @@ def read_run(path: Path) -> Run:
 def read_sessions(path: Path) -> list[Facts]:
     """The sessions a run has had."""
     try:
-        return list(json.loads((path / "versions.json").read_text(encoding="utf-8"))["sessions"])
+        sessions = list(json.loads(read_plain(path / "versions.json"))["sessions"])
+        if not all(isinstance(each, dict) for each in sessions):
+            raise TypeError("a session is not a table")
+        return cast(list[Facts], sessions)
     except FileNotFoundError:
         return []
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}/versions.json cannot be read: {error}") from error
 
 
@@ -176,7 +184,7 @@ def read_records(path: Path) -> list[Record]:
     Refused if it is of another format, or less than a checkpoint remembers.
     """
     try:
-        written = _checkpointed(path)  # before the records: a run in progress may add to them in between
+        written, checksum = _checkpointed(path)  # before the records: a run in progress may add to them in between
         lines = _content(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
@@ -186,7 +194,10 @@ def read_records(path: Path) -> list[Record]:
         raise UserError(
             f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
         )
-    return _parse(path / "records.jsonl", lines, torn=written is not None)
+    parsed = _parse(path / "records.jsonl", lines, torn=written is not None)  # first: it names a broken line
+    if written is not None and zlib.crc32(lines[:written]) != checksum:
+        raise UserError(f"{path}/records.jsonl was changed since the checkpoint; put the file back as it was")
+    return parsed
 
 
 def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
@@ -198,7 +209,7 @@ def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
     known = {*seeds}
     lines = content.split(b"\n")[:-1]
     for number, line in enumerate(lines, 1):
-        record = _decoded(path, number, line)
+        record = decoded(path, number, line)
         whole = record.get("kind") == "header" if number == 1 else record.get("seed") in known
         if not whole:
             raise UserError(f"{path}, line {number}, is not a record of this run")
@@ -207,10 +218,10 @@ def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
 
 def check_format(path: Path) -> None:
     """Refuses a run folder whose records are of another format; one that has none yet is let be."""
-    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    written, packed = plain(path / "records.jsonl"), plain(path / "records.jsonl.xz")
     try:
-        if plain.exists():
-            with plain.open("rb") as file:
+        if written.exists():
+            with written.open("rb") as file:
                 first = file.readline()
         elif packed.exists():
             with lzma.open(packed) as file:
@@ -220,7 +231,7 @@ def check_format(path: Path) -> None:
     except (OSError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
     if first.endswith(b"\n"):
-        _check_header(path / "records.jsonl", _decoded(path / "records.jsonl", 1, first))
+        _check_header(path / "records.jsonl", decoded(path / "records.jsonl", 1, first))
 
 
 def _check_header(path: Path, first: Record) -> None:
@@ -232,19 +243,26 @@ def _check_header(path: Path, first: Record) -> None:
 
 def _content(path: Path) -> bytes:
     """The records as written, which may have gone on since they were packed, or as published: compressed."""
-    plain, packed = path / "records.jsonl", path / "records.jsonl.xz"
-    return lzma.decompress(packed.read_bytes()) if packed.exists() and not plain.exists() else plain.read_bytes()
+    written, packed = path / "records.jsonl", path / "records.jsonl.xz"
+    if written.exists() or not packed.exists():
+        return read_plain(written)
+    with lzma.open(io.BytesIO(read_plain(packed))) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{packed} holds more than {MOST_BYTES >> 30} GiB of records")
+    return content
 
 
-def _checkpointed(path: Path) -> int | None:
-    """How long the records were when the checkpoint was written. Published records come without one."""
-    file = path / "checkpoints" / "state.safetensors"
+def _checkpointed(path: Path) -> tuple[int | None, int]:
+    """How long the records were when the checkpoint was written, and their checksum. Published records have none."""
+    file = plain(path / "checkpoints" / "state.safetensors")
     if not file.exists():
-        return None
+        return None, 0
     with file.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
-    return json.loads(json.loads(header["__metadata__"]["posterity"])["position"])["records"]
+    position = json.loads(json.loads(header["__metadata__"]["posterity"])["position"])
+    return int(position["records"]), int(position["records_sum"])
 
 
 def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:
@@ -254,21 +272,12 @@ def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:
         raise UserError(f"{path} was cut: its last line, number {len(whole) + 1}, is not whole")
     if not whole:
         return []
-    _check_header(path, _decoded(path, 1, whole[0]))
-    return [_decoded(path, number, line) for number, line in enumerate(whole[1:], 2)]
-
-
-def _decoded(path: Path, number: int, line: bytes) -> Record:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{path}, line {number}, is not a record: {error}") from error
-    if not isinstance(record, dict):
-        raise UserError(f"{path}, line {number}, is not a record")
-    return cast(Record, record)
+    _check_header(path, decoded(path, 1, whole[0]))
+    return [decoded(path, number, line) for number, line in enumerate(whole[1:], 2)]
 
 
 def _arrays(path: Path, config: Facts, sessions: list[Facts], records: list[Record]) -> Run:
+    check_lines(path / "records.jsonl", config, records)
     iterations = [record for record in records if record["kind"] == "iteration"]
     if not iterations:
         raise UserError(f"{path} has no finished iteration to report yet")
@@ -303,12 +312,15 @@ def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
     """One score. Seeds that were joined may have come to different tasks, and have different numbers of episodes."""
     back = path.stem.startswith("back")
     try:
-        lines = [_decoded(path, number, line) for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+        lines = [decoded(path, number, line) for number, line in enumerate(read_plain(path).splitlines(), 1)]
         latest = {seed: max(line["after"] for line in lines if line["seed"] == seed) for seed in {*_of(lines, "seed")}}
         if back:
             lines = [line for line in lines if line["after"] == latest[line["seed"]]]
         sums = {name: np.zeros((len(seeds), tasks)) for name in ("return", "world_reward", "success")}
         counts = {name: np.zeros((len(seeds), tasks)) for name in sums}
+        for number, line in enumerate(lines, 1):
+            check_place(path, number, line, {"seed": (seeds[0], seeds[-1] + 1), "task": (0, tasks)})
+            check_numbers(path, number, line, ("return", "after"))
         for line in lines:
             place = seeds.index(line["seed"]), line["task"]
             for name, total in sums.items():

@@ -63,7 +63,10 @@ def build(config: RunConfig, earlier: int = 0) -> tuple[Family, AnyAgent]:
     detects = config.boundaries == "detect"
     if detects:  # tasks may be taken for others, and then there are more of them, or one lasts longer
         budget = budget._replace(tasks=budget.tasks + SPARE, iterations=LONGER * budget.iterations)
-    agent = find_method(config.method).build(contract.checked_spec(family), config.agent, budget)
+    method, spec = find_method(config.method), contract.checked_spec(family)
+    method.agent_type()  # loads JAX, if the method has any use for it
+    lanes.check_device()
+    agent = method.build(spec, config.agent, budget)
     if not detects:
         return family, agent
     from posterity.agents.detection import detecting  # finite runs load no JAX

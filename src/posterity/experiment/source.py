@@ -37,9 +37,9 @@ class Source(NamedTuple):
         return self.folder.path
 
 
-def open_source(path: Path) -> Source:
-    """The run in folder `path`, if it can be begun from."""
-    config, folder = read_config(path), RunFolder(path)
+def open_source(path: Path, trusted: bool = False) -> Source:
+    """The run in folder `path`, if it can be begun from. `trusted`: code that it names may be executed."""
+    config, folder = read_config(path, trusted=trusted), RunFolder(path)
     if not folder.checkpoint.exists():
         raise UserError(f"{path} has no checkpoint to begin from")
     position = folder.position()
@@ -68,9 +68,9 @@ def starting_config(source: Source, family: str, method: str | None, preset: str
     return checked(config_type(family, old.method), values)
 
 
-def checked_source(path: Path, config: RunConfig) -> Source:
+def checked_source(path: Path, config: RunConfig, trusted: bool = False) -> Source:
     """The run in folder `path`. Refused, in one line, if a run of `config` cannot begin from it."""
-    source = open_source(path)
+    source = open_source(path, trusted)
     old = source.config
     if config.method != old.method or config.agent.model_dump() != old.agent.model_dump():
         raise UserError(
@@ -88,9 +88,9 @@ def checked_source(path: Path, config: RunConfig) -> Source:
     return source
 
 
-def check_more_tasks(path: Path, tasks: int) -> None:
+def check_more_tasks(path: Path, tasks: int, trusted: bool = False) -> None:
     """Refuses a number of tasks that the run in folder `path` cannot go on to, before anything is changed."""
-    config = with_tasks(read_config(path), tasks, path)
+    config = with_tasks(read_config(path, trusted=trusted), tasks, path)
     check(config, RunFolder(path).position().earlier)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from posterity.errors import printable
 from posterity.experiment.records import Run
 from posterity.report.metrics import band, folders, mean_known, rolling, solved, suboptimal_steps
 from posterity.report.tables import View
@@ -67,7 +68,7 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         (left or [within])[0].set(ylabel="mean return per episode")
         (within if shared else (left or [within])[0]).legend()
         cut = ", cut by the frame" if _frame(within, bands) else ""
-        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals{cut}")
+        figure.suptitle(f"{_plain(runs[0].family)}, {_seeds(runs)}, 95 % intervals{cut}")
         return _save(figure, stem)
 
 
@@ -86,7 +87,7 @@ def solved_tasks(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
                 _curve(axes, np.arange(1, counted.over.shape[1] + 1), counted.over, name, colour)
         axes.set(xlabel="iteration of a task", ylabel=f"tasks solved, of {tasks}", ylim=(-0.03 * tasks, 1.03 * tasks))
         axes.legend()
-        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}, 95 % intervals", fontsize=11)
+        figure.suptitle(f"{_plain(runs[0].family)}, {_seeds(runs)}, 95 % intervals", fontsize=11)
         return _save(figure, stem)
 
 
@@ -114,7 +115,7 @@ def transfer(runs: Sequence[Run], view: View, epsilon: float, stem: Path) -> lis
         right.set_title(
             f"steps of a task on which the policy was not $\\epsilon$-optimal ($\\epsilon$ = {epsilon:g})", fontsize=10
         )
-        figure.suptitle(f"{runs[0].family}, {_seeds(runs)}{_over(window)}, 95 % intervals")
+        figure.suptitle(f"{_plain(runs[0].family)}, {_seeds(runs)}{_over(window)}, 95 % intervals")
         return _save(figure, stem)
 
 
@@ -158,8 +159,13 @@ def _named(runs: Sequence[Run]) -> list[tuple[str, str, Run]]:
         alone = methods.count(run.method) == 1
         colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
         label = run.method if alone else f"{run.method} ({names[index]})"
-        named.append((label, colour or next(spare, "#000000"), run))
+        named.append((_plain(label), colour or next(spare, "#000000"), run))
     return named
+
+
+def _plain(name: str) -> str:
+    """A name as it is: no mathematics, no legend entry that is left out, nothing that no font has."""
+    return printable(name).replace("\\", "\\\\").replace("$", r"\$").lstrip("_") or "?"
 
 
 class _Drawn(NamedTuple):

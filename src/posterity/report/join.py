@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import re
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +48,29 @@ def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Facts:
         files["versions.json"] = re.sub(r"[\w.~-]*(/[\w.~-]+)*/(?=runs/)", "", sessions).encode()
     else:
         files |= {"records.jsonl": content, "versions.json": sessions.encode()}
-    unfinished = out.with_name(out.name + ".part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    for name, text in files.items():
-        (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
-        (unfinished / name).write_bytes(text)
-    unfinished.rename(out)  # all of it or nothing
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # a name that nobody has
+    try:
+        _write(unfinished, files)
+        unfinished.rename(out)  # all of it or nothing
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
     return whole
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.chmod(0o777 & ~_umask())  # not private, as a temporary folder is
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text)
+
+
+def _umask() -> int:
+    """What new files are not to be allowed: told only by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _whole(runs: Sequence[Run]) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posterity import files
 from posterity.experiment.records import Run, read_run
 from posterity.report import differences, figures, paper, scores, tables, transfer
 from posterity.report.pool import as_one, pooled
@@ -47,7 +49,9 @@ def make_report(plan: Plan, out: Path) -> Report:
     compared = differences.compare(ours, theirs, view)
     compared += [each for run in runs for each in differences.within(run, view)]
     placed = paper.beside(runs, view) if plan.paper else []
-    out.mkdir(parents=True, exist_ok=True)  # nothing is written before all is known to be good
+    files.own_folder(out)  # nothing is written before all is known to be good
+    for there in out.iterdir():
+        files.refuse_link(there)
     report.add(
         "table",
         [tables.returns_sheet(rows, view), tables.solved_sheet(rows, view)],
@@ -93,7 +97,7 @@ def _figures(runs: Sequence[Run], view: View, epsilon: float, out: Path) -> list
     files = []
     for family, members in groupby(sorted(runs, key=_family), key=_family):
         group = list(members)
-        name = family.replace(":", "-").replace(".", "-")
+        name = re.sub(r"[^\w-]+", "-", family).strip("-")[:100] or "family"  # whatever it is called, a file in `out`
         files += figures.learning_curves(group, view, out / f"{name}-learning")
         if telling := [run for run in group if np.isfinite(run.success).any()]:
             files += figures.solved_tasks(telling, view, out / f"{name}-solved")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from posterity.errors import printable
+
 LEAST = 16  # characters that a name always has
 
 
@@ -23,14 +25,15 @@ class Sheet(NamedTuple):
 
     def terminal(self, width: int) -> Table:
         """The table as rich shows it. Names that would not fit into `width` are shortened where they are alike."""
-        table = Table(title=Text(self.title), caption=Text(". ".join(self.notes)) if self.notes else None)
+        notes = Text(printable(". ".join(self.notes))) if self.notes else None
+        table = Table(title=Text(printable(self.title)), caption=notes)
         for index, name in enumerate(self.head):
             table.add_column(Text(name), justify="left" if index < self.words else "right", overflow="fold")
         columns = list(zip(self.head, *self.rows, strict=True))[1:]
         others = sum(max(map(len, column)) + 3 for column in columns)
         names = shortened([row[0] for row in self.rows], max(LEAST, width - others - 4))
         for name, row in zip(names, self.rows, strict=True):
-            table.add_row(*map(Text, (name, *row[1:])))
+            table.add_row(*(Text(printable(cell)) for cell in (name, *row[1:])))
         return table
 
     def markdown(self) -> str:
