@@ -49,7 +49,9 @@ def _pool(runs: Sequence[Run]) -> Run:
             merged(count, lambda run, name=name: run.scores[name].returns),
             count,
             merged(count, lambda run, name=name: run.scores[name].world_reward),
+            merged(count, lambda run, name=name: run.scores[name].world_state),
             merged(count, lambda run, name=name: run.scores[name].success),
+            np.full((len(seeds), 0, 0), np.nan),  # runs went back after different tasks
             tuple(sorted({times for run in runs for times in run.scores[name].episodes})),
         )
         for name, count in counts.items()
@@ -58,6 +60,9 @@ def _pool(runs: Sequence[Run]) -> Run:
         paths=tuple(path for run in runs for path in run.paths),
         sessions=[session for run in runs for session in run.sessions],
         seeds=seeds,
+        latent=np.full((len(seeds), width, 0), np.nan),  # each run's latent has axes of its own
+        factors=np.full((len(seeds), width, 0), np.nan),
+        factor_names=(),
         wall_seconds=max(run.wall_seconds for run in runs),
         scores=scores,
         **arrays,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posterity.errors import UserError
-from posterity.experiment.records import ITERATION, TASK, Run
+from posterity.experiment.records import ITERATION, LISTS, TASK, Run
 from posterity.report.metrics import Interval, called, interval, solved, tasks_of
 from posterity.report.sheet import Sheet
 from posterity.types import FloatArray
@@ -42,12 +42,14 @@ class View(NamedTuple):
             name: score._replace(
                 returns=self.cut(score.returns),
                 world_reward=self.cut(score.world_reward),
+                world_state=self.cut(score.world_state),
                 success=self.cut(score.success),
+                after=self.cut(score.after)[:, :, self.first_task - 1 : self.last_task],
             )
             for name, score in run.scores.items()
         }
         arrays = run._asdict()
-        return run._replace(scores=scores, **{name: self.cut(arrays[name]) for name in (*ITERATION, *TASK)})
+        return run._replace(scores=scores, **{name: self.cut(arrays[name]) for name in (*ITERATION, *TASK, *LISTS)})
 
     def cut(self, values: FloatArray) -> FloatArray:
         """Values [L, K, ...], only of the tasks of this view."""
