@@ -307,7 +307,7 @@ def _arrays(path: Path, config: Facts, sessions: list[Facts], records: list[Reco
 
 def _shared_names(tasks: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     """The names that all tasks have, in order."""
-    return tuple(name for name in (tasks[0] if tasks else {}) if all(name in task for task in tasks))
+    return tuple(name for name in tasks[0] if all(name in task for task in tasks)) if tasks else ()
 
 
 def _flat(factors: Facts) -> dict[str, float]:

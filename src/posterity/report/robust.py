@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from posterity.report.metrics import Interval, mean_known
 from posterity.types import FloatArray
@@ -93,3 +94,10 @@ def _improvement(ours: FloatArray, theirs: FloatArray) -> FloatArray:
     wins = np.where(known, (x > y) + 0.5 * (x == y), np.nan)
     by_task = mean_known(wins.reshape(wins.shape[0], -1, wins.shape[3]), axis=1)
     return mean_known(by_task, axis=1)
+
+
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Spearman's: the correlation of the ranks of two samples [n]; 0 where one of them does not vary."""
+    if not np.ptp(first) or not np.ptp(second):
+        return 0.0
+    return float(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])

@@ -125,7 +125,7 @@ def returns_sheet(rows: Sequence[Row], view: View) -> Sheet:
         for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
     ]
     notes = (f"± 95 % interval over {over}",)
-    return Sheet(f"Mean return per episode{which}", head, lines, notes, len(opening(tasks)))
+    return Sheet(f"Mean return per episode{which}", head, lines, notes, len(opening(tasks)), _keys(rows))
 
 
 def solved_sheet(rows: Sequence[Row], view: View) -> Sheet | None:
@@ -138,7 +138,16 @@ def solved_sheet(rows: Sequence[Row], view: View) -> Sheet | None:
         (name, *cell, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
         for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
     ]
-    return Sheet(f"Solved tasks{which}", head, lines, words=len(opening(tasks)))
+    return Sheet(f"Solved tasks{which}", head, lines, words=len(opening(tasks)), keys=_keys(rows))
+
+
+def keys_of(run: Run) -> dict[str, str]:
+    """What a page filters the rows of a run by."""
+    return {"family": run.family, "method": run.method}
+
+
+def _keys(rows: Sequence[Row]) -> list[dict[str, str]]:
+    return [keys_of(row.run) for row in rows]
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
