@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -79,5 +80,6 @@ def _write(asked: ReportArgs, out: Path, console: Console, command: str = "poste
         screen.print(sheet.terminal(screen.width))
     for note in made.notes:
         console.print(Text(note))
-    for path in made.files:
-        console.print(str(path))
+    for _, files in groupby(made.files, key=lambda path: path.with_suffix("")):
+        first, *others = files
+        console.print(" ".join([str(first), *(path.suffix for path in others)]), soft_wrap=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from posterity.experiment.records import Run
 from posterity.report import drawing
@@ -36,6 +37,8 @@ def uncertainty(runs: Sequence[Run], view: View) -> Drawing | None:
             rows += drawing.curve(axes, across, sample, each).rows(kind)
         means = [row[3] for row in rows if row[0] == kind and isinstance(row[3], float) and row[3] > 0]
         axes.set(ylabel=f"{kind} std", yscale="log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         if means:
             axes.set_ylim(min(means) / 1.6, max(means) * 1.6)
     iterations = telling[0].returns.shape[2]

@@ -168,7 +168,7 @@ def _figures(runs: Sequence[Run], view: View, epsilon: float, report: _Files) ->
             figures.stream(group, view),
             figures.within_task(group, view),
             figures.scores(group, view),
-            *(run_figures.matrix(run, transfer_matrix(view.of(run)), view) for run in group),
+            *(run_figures.matrix(each, transfer_matrix(view.of(each.run)), view) for each in drawing.named(group)),
             figures.solved_tasks(group, view),
             figures.prior_mass(group, view, epsilon),
             model_figures.uncertainty(group, view),

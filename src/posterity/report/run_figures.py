@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from posterity.experiment.records import Run
 from posterity.report import drawing
-from posterity.report.drawing import Drawing
+from posterity.report.drawing import Drawing, Named
 from posterity.report.figures import styled
 from posterity.report.metrics import mean_known
 from posterity.report.model_figures import made
@@ -80,7 +80,7 @@ def _seconds(run: Run) -> float:
 
 
 @styled
-def matrix(run: Run, values: FloatArray, view: View) -> Drawing | None:
+def matrix(each: Named, values: FloatArray, view: View) -> Drawing | None:
     """The transfer matrix of one run: returns in a task (column) after a task was learned (row)."""
     mean = mean_known(values, axis=0)
     tasks = int(np.max(np.flatnonzero(np.isfinite(mean).any(axis=0)), initial=-1)) + 1
@@ -88,7 +88,7 @@ def matrix(run: Run, values: FloatArray, view: View) -> Drawing | None:
         return None
     mean = mean[:tasks, :tasks]
     figure, [axes] = drawing.figure(height=3.0)
-    axes.set_facecolor("#d9d9d9")
+    axes.set_facecolor((0.54, 0.54, 0.54, 0.3))
     first = view.first_task
     low, high = first - 0.5, first + tasks - 0.5
     image = axes.imshow(mean, cmap="cividis", extent=(low, high, high, low), interpolation="nearest")
@@ -103,11 +103,10 @@ def matrix(run: Run, values: FloatArray, view: View) -> Drawing | None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="task played", ylabel="after learning task")
-    name = drawing.folders([run])[0]
     caption = (
-        f"{run.method} ({name}), mean over {drawing.seeds([run])}. Diagonal: Train. One above it: zero-shot. "
-        "Below it: Back, down a column as more tasks are learned. Grey was not played: `posterity evaluate "
-        "--back-every 1` plays all of it."
+        f"{each.label}, mean over {drawing.seeds([each.run])}. Diagonal: Train. One above it: zero-shot. "
+        "Below it: Back, down a column as more tasks are learned. Grey was not played: posterity evaluate "
+        "--back-every 1 plays all of it."
     )
     rows = [
         (float(i + first), float(j + first), float(mean[i, j]))
@@ -116,4 +115,12 @@ def matrix(run: Run, values: FloatArray, view: View) -> Drawing | None:
         if np.isfinite(mean[i, j])
     ]
     columns = ("after_task", "task", "mean_return")
-    return made([run], f"{drawing.slug(name)}-matrix", "Transfer matrix", caption, figure, columns, rows)
+    return made(
+        [each.run],
+        f"{drawing.slug(each.label)}-matrix",
+        f"Transfer matrix of {each.label}",
+        caption,
+        figure,
+        columns,
+        rows,
+    )

@@ -55,8 +55,10 @@ def sheet(found: Sequence[Line], view: View) -> Sheet:
     shown = [*early, *columns(runs, view)]
     titles = ("family", "method", "run", "seed", "tasks", *(name.replace("_", " ") for name in early))
     rows = [
-        (line.run.family, line.run.method, line.folder, str(line.seed), str(line.tasks))
-        + tuple(number(line.scores.get(name, np.nan)) for name in shown)
+        (
+            *(line.run.family, line.run.method, line.folder, str(line.seed), str(line.tasks)),
+            *(number(line.scores.get(name, np.nan)) for name in shown),
+        )
         for line in found
     ]
     keys = [{**keys_of(line.run), "seed": str(line.seed)} for line in found]
