@@ -21,7 +21,7 @@ test: check
 # The report's page in a real browser, which is installed where it is missing (Debian or Ubuntu, as root).
 test-browser: install
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
-	$(BIN)/python -m pytest tests/report/test_page_in_a_browser.py -rs
+	$(BIN)/python -m pytest tests/report/test_page.py -k in_a_browser -rs
 
 check: install
 	$(BIN)/ruff format --check .

@@ -16,7 +16,7 @@ def score(score: str, seed: int, task: int, after: int, value: float, **more: fl
     return place | {"return": value, "steps": 5} | more
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def whole(made_up: MakeUp) -> MakeUp:
     """As `made_up`, with beliefs, a latent that is minus the task's factor, success, and all scores.
 

@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from posterity.experiment.records import Run
 from posterity.report.metrics import band, folders, mean_known
+from posterity.report.sheet import shortened
 from posterity.report.tables import View
 from posterity.types import FloatArray
 
@@ -39,6 +40,7 @@ COLOURS = {  # a method keeps its colour from figure to figure
 OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#0072B2")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 HATCHES = ("", "///", "\\\\\\", "xx", "---", "|||")
+LABEL = 30  # characters of a name that a figure has room for
 WIDTH, HEIGHT = 3.5, 2.6  # inches: a column of a paper
 STYLE: Any = {
     "font.size": 8,
@@ -137,13 +139,17 @@ def named(runs: Sequence[Run]) -> list[Named]:
     taken = {COLOURS.get(method) for method in methods}
     spare = iter([colour for colour in OTHERS if colour not in taken])
     names = folders(runs)
+    full = [
+        method if methods.count(method) == 1 else f"{method} ({name})"
+        for method, name in zip(methods, names, strict=True)
+    ]
+    labels = shortened(full, LABEL)
     found: list[Named] = []
     for index, run in enumerate(runs):
         colour = COLOURS.get(run.method) if run.method not in methods[:index] else None
         colour = None if colour in [each.colour for each in found] else colour
-        label = run.method if methods.count(run.method) == 1 else f"{run.method} ({names[index]})"
         line, hatch = LINES[index % len(LINES)], HATCHES[index % len(HATCHES)]
-        found.append(Named(label, colour or next(spare, GREY), line, hatch, run))
+        found.append(Named(labels[index], colour or next(spare, GREY), line, hatch, run))
     return found
 
 

@@ -129,7 +129,8 @@ def scores(runs: Sequence[Run], view: View) -> Drawing | None:
     axes.set_xticks(range(len(shown)), [HEADS[name] for name in shown])
     axes.set(ylabel="mean return per episode")
     axes.grid(False, axis="x")
-    drawing.legend(axes, methods, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(methods)))
+    abreast = max(1, min(3, 40 // max(len(each.label) for each in methods)))
+    drawing.legend(axes, methods, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=abreast)
     caption = (
         "Played without learning. Zero-shot: the world model before any data of the task. Start: the task model when "
         "it first acts. Train: when the task is over. Back: earlier tasks after the last one. Lines are 95 % "

@@ -42,7 +42,7 @@ class Metric(NamedTuple):
 
 def shown(value: Interval) -> str:
     """A mean with its interval; a median with its quartiles."""
-    if value.over != "quartiles" or not np.isfinite(value.mean):
+    if value.over != "quartiles" or np.isnan(value.mean):
         return str(value)
     return f"{value.mean:.3g} (quartiles {value.low:.3g} and {value.high:.3g})".replace("inf", "never")
 
