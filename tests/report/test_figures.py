@@ -114,7 +114,8 @@ def test_the_numbers_beside_a_figure_are_those_of_its_curves(pair: list[Run]):
     assert made is not None
     assert [(row[0], row[1], row[2]) for row in made.rows[:2]] == [("vblrl", 1.0, 104.0), ("vblrl", 2.0, 114.0)]
     axes = made.figure.axes[0]
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), [row[2] for row in made.rows if row[0] == "vblrl"])
+    listed = [float(row[2]) for row in made.rows if row[0] == "vblrl"]
+    np.testing.assert_allclose(np.asarray(axes.lines[0].get_ydata(), dtype=float), listed)
 
 
 def test_a_latent_is_turned_to_rise_and_the_better_dimension_is_shown(pair: list[Run]):

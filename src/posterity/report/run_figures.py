@@ -98,7 +98,8 @@ def matrix(each: Named, values: FloatArray, view: View) -> Drawing | None:
         for row, column in zip(*np.nonzero(np.isfinite(mean)), strict=True):
             value = mean[row, column]
             ink = "white" if value < middle else "black"
-            axes.text(column + first, row + first, f"{value:.3g}", ha="center", va="center", color=ink, fontsize=6)
+            text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+            axes.text(column + first, row + first, text, ha="center", va="center", color=ink, fontsize=5.5)
     axes.grid(False)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
