@@ -24,7 +24,6 @@ FLAGS = (
 )
 PICTURES = {  # name: (width, height, colours, what is scrolled to)
     "report-wide": (1280, 1100, "light", "question"),
-    "report-figures": (1280, 1100, "light", "figures"),
     "report-dark": (1280, 1100, "dark", "figures"),
     "report-narrow": (390, 844, "light", "question"),
     "report-narrow-figures": (390, 844, "dark", "figures"),

@@ -124,7 +124,7 @@ CURVE = ("series", "x", "mean", "low", "high")  # columns of the points of curve
 
 def slug(text: str) -> str:
     """A name without anything that a file or a page could take amiss."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
 
 
 def figure(rows: int = 1, columns: int = 1, height: float = HEIGHT, **kwargs: Any) -> tuple[Figure, list[Axes]]:

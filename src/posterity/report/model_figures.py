@@ -34,6 +34,7 @@ def uncertainty(runs: Sequence[Run], view: View) -> Drawing | None:
             part = view.of(each.run)
             values = part.epistemic_std if kind == "epistemic" else part.aleatoric_std
             across, sample = drawing.thinned(_stream(values), POINTS)
+            sample = np.where(sample > 0, sample, np.nan)  # the axis is logarithmic
             rows += drawing.curve(axes, across, sample, each).rows(kind)
         means = [row[3] for row in rows if row[0] == kind and isinstance(row[3], float) and row[3] > 0]
         axes.set(ylabel=f"{kind} std", yscale="log")
@@ -181,7 +182,7 @@ def latent(runs: Sequence[Run], view: View) -> Drawing | None:
     for index, each in enumerate(telling):
         _dots(axes, each, MARKERS[index % len(MARKERS)], view, rows)
     axes.set(xlabel=f"{factor}, never told to the learner", ylabel="latent z")
-    drawing.legend(axes, telling)
+    drawing.legend(axes, telling, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     chosen = (
         "Of several dimensions it is the one that follows the factor best, in each seed. " if max(sizes) > 1 else ""
     )

@@ -12,11 +12,11 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from posterity.experiment.records import Run
 from posterity.report.drawing import INK, Drawing, slug
-from posterity.report.metrics import called
+from posterity.report.metrics import called, flattened
 from posterity.report.sheet import Sheet
 
 MOST = 2_000_000  # bytes of a page
@@ -223,17 +223,6 @@ def _settings(runs: Sequence[Run]) -> str:
             f'<div class="scroll"><table>{rows}</table></div></details>\n'
         )
     return "".join(parts)
-
-
-def flattened(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Settings by their whole names, as text."""
-    found: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            found |= flattened(value, f"{before}{name}.")
-        else:
-            found[before + name] = str(value)
-    return found
 
 
 def _reproduce(content: Content) -> str:

@@ -11,28 +11,30 @@ from posterity.experiment.records import Run
 from posterity.report import drawing
 from posterity.report.drawing import Drawing, Named
 from posterity.report.figures import styled
-from posterity.report.metrics import mean_known
+from posterity.report.metrics import flattened, mean_known
 from posterity.report.model_figures import made
 from posterity.report.tables import View
 from posterity.types import FloatArray
+
+MAY_DIFFER = ("agent.planner.particles", "preset", "seed", "seeds", "tasks", "save_every", "snapshots")  # in one group
 
 
 @styled
 def particles(runs: Sequence[Run], view: View) -> Drawing | None:
     """Particles of a plan, against return and against time."""
-    groups: dict[str, list[tuple[int, Run]]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[tuple[int, Run]]] = {}
     for run in runs:
         count = run.config.get("agent", {}).get("planner", {}).get("particles")
         if isinstance(count, int):
-            groups.setdefault(run.method, []).append((count, run))
-    several = {method: sorted(group, key=_count) for method, group in groups.items() if len({n for n, _ in group}) > 1}
+            others = tuple((k, v) for k, v in sorted(flattened(run.config).items()) if k not in MAY_DIFFER)
+            groups.setdefault(others, []).append((count, run))
+    several = [sorted(group, key=_count) for group in groups.values() if len({count for count, _ in group}) > 1]
     if not several:
         return None
     figure, [upper, lower] = drawing.figure(rows=2, height=3.6, sharex=True)
-    looks = {each.run.method: each for each in drawing.named([group[0][1] for group in several.values()])}
+    looks = drawing.named([group[0][1] for group in several])
     rows: list[tuple[str | float, ...]] = []
-    for method, group in several.items():
-        look = looks[method]
+    for look, group in zip(looks, several, strict=True):
         means = [mean_known(_means(run, view), axis=0) for _, run in group]
         times = [_seconds(run) for _, run in group]
         counts = [count for count, _ in group]
@@ -41,18 +43,19 @@ def particles(runs: Sequence[Run], view: View) -> Drawing | None:
         for count, (_, run), mean, time in zip(counts, group, means, times, strict=True):
             low, high = _ends(_means(run, view))
             upper.plot([count, count], [low, high], color=look.colour, linewidth=1, gid=look.gid)
-            rows.append((method, str(run.path.name), float(count), float(mean), low, high, time))
-    shown = sorted({count for group in several.values() for count, _ in group})
+            rows.append((look.label, run.path.name, float(count), float(mean), low, high, time))
+    shown = sorted({count for group in several for count, _ in group})
     lower.set_xscale("log", base=2)
     lower.set_xticks(shown, [str(count) for count in shown])
     lower.minorticks_off()
     upper.set(ylabel="mean return")
-    lower.set(xlabel="particles of a plan", ylabel="seconds / 1,000 steps", ylim=(0, None))
-    drawing.legend(upper, list(looks.values()))
+    lower.set(xlabel="particles of a plan", ylabel="seconds / 1,000 steps")
+    lower.set_ylim(0, 1.15 * max(float(row[6]) for row in rows))
+    drawing.legend(upper, looks, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     caption = (
-        "Runs that differ in the number of particles. Above: mean return over all iterations, with 95 % intervals over "
-        "seeds. Below: wall-clock seconds for a thousand steps of all seeds together, learning included; it "
-        "compares only where runs had the same machine."
+        "Runs that differ in the number of particles, and else in nothing but seeds and tasks. Above: mean return over "
+        "all iterations, with 95 % intervals over seeds. Below: wall-clock seconds for a thousand steps of all seeds "
+        "together, learning included. Times compare only where runs had the same machine."
     )
     columns = ("series", "run", "particles", "mean", "low", "high", "seconds_per_1000_steps")
     return made(runs, "particles", "Particles, return and time", caption, figure, columns, rows)
