@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from posterity.cli import main
-from posterity.errors import UserError
+from posterity.experiment.records import read_run
+from posterity.report import drawing, figures
 from posterity.report.page import Content, page
 from posterity.report.report import Plan, Report, make_report
 from posterity.report.sheet import Sheet
+from posterity.report.tables import View
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -163,8 +164,8 @@ def test_the_data_of_every_figure_can_be_taken_from_the_page(report: tuple[Repor
     links = [
         attributes for tag, attributes in read((out / "index.html").read_text()).elements if "download" in attributes
     ]
-    figures = [path for path in made.files if path.suffix == ".svg" and not path.stem.endswith("learning")]
-    assert len(links) == len(figures) >= 15
+    drawn = [path for path in made.files if path.suffix == ".svg" and not path.stem.endswith("learning")]
+    assert len(links) == len(drawn) >= 15
     for link in links:
         content = base64.b64decode((link["href"] or "").split("base64,")[1]).decode()
         assert content == (out / (link["download"] or "")).read_text()
@@ -184,10 +185,6 @@ def test_names_that_are_html_are_shown_and_not_obeyed(whole: MakeUp, tmp_path: P
 
 
 def test_a_page_that_would_be_too_large_says_what_it_left_out(whole: MakeUp, tmp_path: Path):
-    from posterity.experiment.records import read_run
-    from posterity.report import drawing, figures
-    from posterity.report.tables import View
-
     runs = [read_run(whole(tmp_path / "run"))]
     made = [each for each in (figures.stream(runs, View()), figures.within_task(runs, View())) if each is not None]
     drawn = [(each, drawing.save(each, tmp_path)[1].read_text()) for each in made]
@@ -200,39 +197,6 @@ def test_a_page_that_would_be_too_large_says_what_it_left_out(whole: MakeUp, tmp
     least = page(content, 1)
     assert least.count("s folder.") == 4
     assert "<svg" not in least
-
-
-def test_runs_that_cannot_be_read_are_named_and_left_out(
-    whole: MakeUp, made_up: MakeUp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    good = whole(tmp_path / "good", tasks=2)
-    broken, old, empty, short = (made_up(tmp_path / name) for name in ("broken", "old", "empty", "short"))
-    lines = (broken / "records.jsonl").read_text().splitlines(keepends=True)
-    (broken / "records.jsonl").write_text("".join([*lines[:5], "{not json\n", *lines[5:]]))
-    (old / "records.jsonl").write_text("".join(lines[1:]))
-    (empty / "records.jsonl").write_text("".join(lines[:2]))
-    (short / "records.jsonl").write_text("".join(lines[:24]))
-    (short / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.3"}]}))
-    (good / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.2"}]}))
-    words = [str(path) for path in (good, tmp_path / "none", broken, old, empty, short)]
-    assert main(["report", *words, "--page", "--no-figures", "--out", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr()
-    told = " ".join((said.out + said.err).split())
-    text = (tmp_path / "out" / "index.html").read_text()
-    for reason in (
-        f"Left out: {tmp_path / 'none'} holds no run",
-        f"Left out: {broken}/records.jsonl, line 6, is not a record",
-        f"Left out: {old}/records.jsonl is in record format 1",
-        f"Left out: {empty} has no finished iteration to report yet",
-        f"Unfinished: {short} has 1 of 4 tasks",
-        "The runs are of different versions of posterity: 0.2, 0.3",
-    ):
-        assert reason in told
-        assert reason in text
-    assert "short" in (tmp_path / "out" / "table.csv").read_text()
-    with pytest.raises(UserError, match="holds no run"):
-        make_report(Plan([tmp_path / "none"]), tmp_path / "nothing")
-    assert not (tmp_path / "nothing").exists()
 
 
 # In a real browser ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from posterity.cli import main
 from posterity.errors import UserError
 from posterity.experiment.records import encode, read_run
 from posterity.report import drawing, figures, scores
@@ -311,3 +312,36 @@ def test_what_was_measured_is_a_table(made_up: MakeUp, tmp_path: Path):
     assert found["radius"] == pytest.approx((1 + 2 / 3 + 1 / 2) / 3, rel=1e-5)
     assert found["suboptimal_steps"] == 10.0
     assert found["last_value_gap"] == 0.0
+
+
+def test_runs_that_cannot_be_read_are_named_and_left_out(
+    whole: MakeUp, made_up: MakeUp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    good = whole(tmp_path / "good", tasks=2)
+    broken, old, empty, short = (made_up(tmp_path / name) for name in ("broken", "old", "empty", "short"))
+    lines = (broken / "records.jsonl").read_text().splitlines(keepends=True)
+    (broken / "records.jsonl").write_text("".join([*lines[:5], "{not json\n", *lines[5:]]))
+    (old / "records.jsonl").write_text("".join(lines[1:]))
+    (empty / "records.jsonl").write_text("".join(lines[:2]))
+    (short / "records.jsonl").write_text("".join(lines[:24]))
+    (short / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.3"}]}))
+    (good / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.2"}]}))
+    words = [str(path) for path in (good, tmp_path / "none", broken, old, empty, short)]
+    assert main(["report", *words, "--page", "--no-figures", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    told = " ".join((said.out + said.err).split())
+    text = (tmp_path / "out" / "index.html").read_text()
+    for reason in (
+        f"Left out: {tmp_path / 'none'} holds no run",
+        f"Left out: {broken}/records.jsonl, line 6, is not a record",
+        f"Left out: {old}/records.jsonl is in record format 1",
+        f"Left out: {empty} has no finished iteration to report yet",
+        f"Unfinished: {short} has 1 of 4 tasks",
+        "The runs are of different versions of posterity: 0.2, 0.3",
+    ):
+        assert reason in told
+        assert reason in text
+    assert "short" in (tmp_path / "out" / "table.csv").read_text()
+    with pytest.raises(UserError, match="holds no run"):
+        make_report(Plan([tmp_path / "none"]), tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()

@@ -43,6 +43,14 @@ def _pool(runs: Sequence[Run]) -> Run:
         lacking = np.full((len(seeds), width - count, *whole.shape[2:]), np.nan)
         return np.concatenate([whole, lacking], axis=1)
 
+    def after(name: str, count: int) -> FloatArray:
+        """Of Back what all runs have: that after the last task."""
+        if not name.startswith("back"):
+            return np.full((len(seeds), 0, 0), np.nan)
+        matrix = np.full((len(seeds), width, width), np.nan)
+        matrix[:, count - 1] = merged(count, lambda run: run.scores[name].returns)
+        return matrix
+
     arrays = {name: merged(tasks, lambda run, name=name: run._asdict()[name]) for name in (*ITERATION, *TASK)}
     scores = {
         name: Scores(
@@ -51,7 +59,7 @@ def _pool(runs: Sequence[Run]) -> Run:
             merged(count, lambda run, name=name: run.scores[name].world_reward),
             merged(count, lambda run, name=name: run.scores[name].world_state),
             merged(count, lambda run, name=name: run.scores[name].success),
-            np.full((len(seeds), 0, 0), np.nan),  # runs went back after different tasks
+            after(name, count),
             tuple(sorted({times for run in runs for times in run.scores[name].episodes})),
         )
         for name, count in counts.items()

@@ -80,13 +80,12 @@ def reference_of(run: Run, runs: Sequence[Run]) -> Run | None:
 def arrays(run: Run, single: Run | None, view: View) -> dict[str, FloatArray]:
     """Metrics as arrays [L, K], by name; those that nothing is on record for may be all NaN."""
     part = view.of(run)
-    matrix = lifelong.transfer_matrix(part)
+    matrix = lifelong.transfer_matrix(run)  # of all tasks: Back in those of the view is after the last of the run
     found = {head(name): scores.returns for name, scores in known(run, view).items()}
     found["within the first episode"] = lifelong.first_episode(part)
-    found["backward transfer (GEM)"] = lifelong.backward_transfer_gem(matrix)
-    found["forgetting (Continual World)"] = lifelong.forgetting_continual_world(matrix)
-    if view.first_task == 1:
-        found["forward transfer (GEM)"] = lifelong.forward_transfer_gem(matrix, lifelong.untrained(part))
+    found["backward transfer (GEM)"] = view.cut(lifelong.backward_transfer_gem(matrix))
+    found["forgetting (Continual World)"] = view.cut(lifelong.forgetting_continual_world(matrix))
+    found["forward transfer (GEM)"] = view.cut(lifelong.forward_transfer_gem(matrix, lifelong.untrained(run)))
     if single is not None:
         other = lifelong.reference(part, view.of(single), view.early)
         found["forward transfer (Continual World)"] = lifelong.forward_transfer_continual_world(part, other)
