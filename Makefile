@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: install demo test check results soak format clean
+.PHONY: install demo test test-browser check results soak format clean
 
 install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,metaworld]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser,mujoco,metaworld]'
 	@touch $@
 
 demo: install
@@ -17,6 +17,11 @@ demo: install
 
 test: check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+# The report's page in a real browser, which is installed where it is missing (Debian or Ubuntu, as root).
+test-browser: install
+	command -v chromium >/dev/null && command -v chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
+	$(BIN)/python -m pytest tests/report/test_page.py -k in_a_browser -rs
 
 check: install
 	$(BIN)/ruff format --check .

@@ -29,7 +29,7 @@ os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 MakeUp = Callable[..., Path]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made_up() -> MakeUp:
     """Makes a run folder whose return is 100 seed + 10 task + iteration, and whose seeds begin with 7."""
 

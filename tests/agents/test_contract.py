@@ -267,9 +267,11 @@ def test_actions_are_legal(name: str, family: str):
 def test_the_numbers_for_the_record_are_finite_and_one_for_each_lane(name: str, family: str):
     infos = life(name, family).infos
     assert all(infos)
-    for values in (values for info in infos for values in info.values()):
-        assert values.shape == (2,)
+    for key, values in ((key, values) for info in infos for key, values in info.items()):
+        assert len(values) == 2
+        assert values.ndim == (2 if key == "latent" else 1)
         assert np.isfinite(values).all()
+    assert all(("latent" in info) == (name == "hip-mdp") for info in infos)
 
 
 @pytest.mark.parametrize("name", METHODS)

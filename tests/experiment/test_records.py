@@ -211,3 +211,31 @@ def test_a_damaged_evaluation_is_refused_in_one_line(made_up: MakeUp, played: Ma
 def test_sessions_are_read_and_a_folder_without_any_has_none(made_up: MakeUp, tmp_path: Path):
     assert read_sessions(made_up(tmp_path / "run")) == [{"command": "none"}]
     assert read_sessions(tmp_path) == []
+
+
+def test_factors_latents_and_back_after_every_task_become_arrays(made_up: MakeUp, tmp_path: Path):
+    """Names of objects and keys are no factors; the latent is that of a task's last iteration."""
+    path = made_up(tmp_path / "run", seeds=2, tasks=2, iterations=2)
+    lines = [json.loads(line) for line in (path / "records.jsonl").read_text().splitlines()][1:]
+    for line in lines:
+        if line["kind"] == "task":
+            line["factors"] = {"mass": [1.0 + line["task"], 3], "key": [5], "name": "red", "gravity": 9.5}
+        else:
+            line["latent"] = [line["task"], line["iteration"]]
+    (path / "records.jsonl").write_bytes(HEADER + b"".join(map(encode, lines)))
+    (path / "evaluation").mkdir()
+    back = [(7, 0, 1, 10.0), (7, 0, 2, 20.0), (7, 1, 2, 30.0), (8, 0, 2, 40.0)]  # seed, task, after, return
+    shares = {"world_reward": 0.5, "world_state": 0.25}
+    played = [{"seed": s, "task": k, "after": n, "return": value, **shares} for s, k, n, value in back]
+    (path / "evaluation" / "back.jsonl").write_bytes(b"".join(map(encode, played)))
+    run = read_run(path)
+    assert run.factor_names == ("mass 1", "mass 2", "gravity")
+    np.testing.assert_array_equal(run.factors[1], [[1.0, 3.0, 9.5], [2.0, 3.0, 9.5]])
+    np.testing.assert_array_equal(run.latent[0], [[0.0, 1.0], [1.0, 1.0]])
+    assert run.same_tasks
+    after = run.scores["back"].after
+    np.testing.assert_array_equal(after[0], [[10.0, np.nan], [20.0, 30.0]])
+    np.testing.assert_array_equal(after[1], [[np.nan, np.nan], [40.0, np.nan]])
+    assert run.scores["back"].world_state[0, 0] == 0.25
+    plain = read_run(made_up(tmp_path / "plain"))
+    assert (plain.latent.shape[2], plain.factors.shape[2], plain.same_tasks) == (0, 0, False)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from posterity.cli import main
 from posterity.errors import UserError
 from posterity.experiment.records import encode, read_run
-from posterity.report import figures, scores
+from posterity.report import drawing, figures, scores
 from posterity.report.metrics import band, called, interval, rolling, solved, suboptimal_steps, welch
 from posterity.report.report import Plan, make_report
 from posterity.report.tables import View, returns_sheet, rows, solved_sheet
@@ -100,12 +101,8 @@ def test_a_report_of_two_methods_is_a_table_and_figures(made_up: MakeUp, tmp_pat
     assert names == [
         "made-up-learning.png",
         "made-up-learning.svg",
-        "made-up-transfer.png",
-        "made-up-transfer.svg",
-        "table.csv",
-        "table.md",
-        "transfer.csv",
-        "transfer.md",
+        *(f"made-up-{name}.{kind}" for name in ("stream", "transfer", "within") for kind in ("csv", "png", "svg")),
+        *(f"{name}.{kind}" for name in ("metrics", "table", "transfer") for kind in ("csv", "md", "tex")),
     ]
     assert all(path.stat().st_size > 200 for path in made.files)
     lines = list(csv.DictReader((tmp_path / "report" / "table.csv").read_text().splitlines()))
@@ -123,20 +120,20 @@ def test_curves_end_where_a_run_ends_and_those_within_a_task_are_over_tasks_that
     (paths[1] / "records.jsonl").write_text("".join(line + "\n" for line in kept))
     drawn: list[tuple[str, int]] = []
     samples: list[np.ndarray] = []
-    curve = figures._curve
+    curve = drawing.curve
 
-    def note(axes, across, sample, name, colour):
-        drawn.append((name, len(across)))
+    def note(axes, across, sample, each):
+        drawn.append((each.label, len(across)))
         samples.append(sample)
-        return curve(axes, across, sample, name, colour)
+        return curve(axes, across, sample, each)
 
-    monkeypatch.setattr(figures, "_curve", note)
+    monkeypatch.setattr(drawing, "curve", note)
     runs = [read_run(path) for path in paths]
     figures.learning_curves(runs, View(), tmp_path / "curves")
     iterations = runs[0].returns.shape[2]
-    assert drawn == [("vblrl", 4), ("vblrl", iterations), ("pooled", 3), ("pooled", iterations)]
+    assert drawn == [("vblrl", 4), ("pooled", 3), ("vblrl", iterations), ("pooled", iterations)]
     first_two = runs[0].returns[:, :2].mean(axis=1)
-    np.testing.assert_allclose(samples[1], first_two)
+    np.testing.assert_allclose(samples[2], first_two)
     np.testing.assert_allclose(samples[3], first_two)
 
 
@@ -203,12 +200,12 @@ def test_a_run_that_has_not_come_to_the_tasks_asked_for_leaves_the_others_their_
     lines = (short / "records.jsonl").read_text().splitlines(keepends=True)
     (short / "records.jsonl").write_text("".join(line for line in lines if json.loads(line).get("task", 0) < 2))
     drawn: list[tuple[str, np.ndarray]] = []
-    curve = figures._curve
-    monkeypatch.setattr(figures, "_curve", lambda *args: (drawn.append((args[3], args[2])), curve(*args))[1])
+    curve = drawing.curve
+    monkeypatch.setattr(drawing, "curve", lambda *args: (drawn.append((args[3].label, args[2])), curve(*args))[1])
     runs = [read_run(long), read_run(short)]
     figures.learning_curves(runs, View(3), tmp_path / "curves")
-    assert [name for name, _ in drawn] == ["vblrl", "vblrl", "pooled"]  # of the second only what is over all tasks
-    np.testing.assert_allclose(drawn[1][1], runs[0].returns[:, 2:].mean(axis=1))
+    assert [name for name, _ in drawn] == ["vblrl", "pooled", "vblrl"]  # of the second only what is over all tasks
+    np.testing.assert_allclose(drawn[2][1], runs[0].returns[:, 2:].mean(axis=1))
     assert returns_sheet(rows(runs, View(3)), View(3)).cells("tasks") == ["3-4", "-"]
 
 
@@ -217,12 +214,12 @@ def test_the_figure_of_solved_tasks_is_over_tasks_that_all_have_finished(made_up
     runs[1] = runs[1]._replace(returns=runs[1].returns.copy())
     runs[1].returns[:, 3, 2:] = np.nan
     drawn: list[np.ndarray] = []
-    curve = figures._curve
-    monkeypatch.setattr(figures, "_curve", lambda *args: (drawn.append(args[2]), curve(*args))[1])
-    figures.solved_tasks(runs, View(), tmp_path / "solved")
+    curve = drawing.curve
+    monkeypatch.setattr(drawing, "curve", lambda *args: (drawn.append(args[2]), curve(*args))[1])
+    figures.solved_tasks(runs, View())
     np.testing.assert_allclose(drawn, [np.nansum(run.success[:, :3], axis=1) for run in runs])
     nothing = [run._replace(returns=np.full_like(run.returns, np.nan)) for run in runs]
-    assert figures.solved_tasks(nothing, View(), tmp_path / "none") == []
+    assert figures.solved_tasks(nothing, View()) is None
 
 
 def test_what_was_not_evaluated_in_those_tasks_has_no_scores(made_up: MakeUp, tmp_path: Path):
@@ -234,9 +231,10 @@ def test_what_was_not_evaluated_in_those_tasks_has_no_scores(made_up: MakeUp, tm
 def test_runs_of_different_length_say_which_tasks_each_line_is_about(made_up: MakeUp, tmp_path: Path):
     short, long = (evaluated(made_up(tmp_path / f"{n}", "vblrl", tasks=n), n) for n in (2, 4))
     made = make_report(Plan([short, long], figures=False), tmp_path / "report")
-    assert [sheet.cells("tasks") for sheet in made.sheets] == [["1-2", "1-4"], ["1-2", "", "1-4", ""]]  # solved, below
+    of_runs = [sheet.cells("tasks") for sheet in made.sheets if "run" in sheet.head]
+    assert of_runs == [["1-2", "1-4"], ["1-2", "", "1-4", ""], ["1-2", "1-4"]]  # in the second, solved is below
     shared = make_report(Plan([short, long], View(1, 2), figures=False), tmp_path / "report")
-    for sheet in shared.sheets:
+    for sheet in (sheet for sheet in shared.sheets if "run" in sheet.head):
         assert "tasks 1-2" in sheet.title
         assert "tasks" not in sheet.head
 
@@ -302,8 +300,8 @@ def test_markdown_has_the_numbers_of_the_csv(made_up: MakeUp, tmp_path: Path):
 
 def test_a_report_without_figures_draws_none(made_up: MakeUp, tmp_path: Path):
     made = make_report(Plan([made_up(tmp_path / "run")], figures=False), tmp_path / "report")
-    assert sorted(path.name for path in made.files) == ["table.csv", "table.md"]
-    assert {path.name for path in (tmp_path / "report").iterdir()} == {"table.csv", "table.md"}
+    names = {"table.csv", "table.md", "table.tex"}
+    assert {path.name for path in made.files} == {path.name for path in (tmp_path / "report").iterdir()} == names
 
 
 def test_what_was_measured_is_a_table(made_up: MakeUp, tmp_path: Path):
@@ -314,3 +312,36 @@ def test_what_was_measured_is_a_table(made_up: MakeUp, tmp_path: Path):
     assert found["radius"] == pytest.approx((1 + 2 / 3 + 1 / 2) / 3, rel=1e-5)
     assert found["suboptimal_steps"] == 10.0
     assert found["last_value_gap"] == 0.0
+
+
+def test_runs_that_cannot_be_read_are_named_and_left_out(
+    whole: MakeUp, made_up: MakeUp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    good = whole(tmp_path / "good", tasks=2)
+    broken, old, empty, short = (made_up(tmp_path / name) for name in ("broken", "old", "empty", "short"))
+    lines = (broken / "records.jsonl").read_text().splitlines(keepends=True)
+    (broken / "records.jsonl").write_text("".join([*lines[:5], "{not json\n", *lines[5:]]))
+    (old / "records.jsonl").write_text("".join(lines[1:]))
+    (empty / "records.jsonl").write_text("".join(lines[:2]))
+    (short / "records.jsonl").write_text("".join(lines[:24]))
+    (short / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.3"}]}))
+    (good / "versions.json").write_text(json.dumps({"sessions": [{"command": "x", "posterity": "0.2"}]}))
+    words = [str(path) for path in (good, tmp_path / "none", broken, old, empty, short)]
+    assert main(["report", *words, "--page", "--no-figures", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    told = " ".join((said.out + said.err).split())
+    text = (tmp_path / "out" / "index.html").read_text()
+    for reason in (
+        f"Left out: {tmp_path / 'none'} holds no run",
+        f"Left out: {broken}/records.jsonl, line 6, is not a record",
+        f"Left out: {old}/records.jsonl is in record format 1",
+        f"Left out: {empty} has no finished iteration to report yet",
+        f"Unfinished: {short} has 1 of 4 tasks",
+        "The runs are of different versions of posterity: 0.2, 0.3",
+    ):
+        assert reason in told
+        assert reason in text
+    assert "short" in (tmp_path / "out" / "table.csv").read_text()
+    with pytest.raises(UserError, match="holds no run"):
+        make_report(Plan([tmp_path / "none"]), tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()

@@ -28,7 +28,7 @@ from posterity.types import BoolArray, HostArray, Key, Transition
 State = TypeVar("State")  # a tree of arrays with a leading axis of lanes
 Snapshot = TypeVar("Snapshot")  # likewise
 Keys = Sequence[Key]  # [L]
-Info = Mapping[str, HostArray]  # numbers [L] for the record; one that is not finite is left out of it
+Info = Mapping[str, HostArray]  # numbers [L], or lists [L, n], for the record; one that is not finite is left out
 
 Score = Literal["zero-shot", "start", "train", "back"]
 SCORES: tuple[Score, ...] = ("zero-shot", "start", "train", "back")

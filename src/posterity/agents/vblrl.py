@@ -189,6 +189,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             state = state._replace(normaliser=units, target_std=target_std)
         state, losses = self._fit_due(fit_keys, state)
         facts |= losses
+        if state.latents is not None:  # members have axes of their own, so it is the first one's mean that is told
+            facts["latent"] = jnp.mean(state.latents[:, 0], axis=1)
         if state.critic is not None:
             critic, facts["value_error"] = self.programs.fit_critic(
                 fit_keys, state.critic, state.normaliser, memory, state.task_number

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from posterity.commands.arguments import Terminal, parse, span, terminal
 from posterity.errors import UserError
@@ -15,7 +18,7 @@ EPSILON = 1.0  # value lost below which a policy counts as optimal, unless the u
 
 
 class ReportArgs(Settings):
-    """Tables (CSV and Markdown) and figures of one run or several, side by side."""
+    """Tables (CSV, Markdown, LaTeX), figures and a page of one run or several, side by side."""
 
     folders: tuple[Path, ...] = argument((), "The folders of the runs, or of sweeps.")
     against: tuple[Path, ...] = setting(
@@ -32,6 +35,7 @@ class ReportArgs(Settings):
         EPSILON, "Value lost below which a policy counts as optimal, in runs with --measure-truth."
     )
     figures: bool = setting(True, "Draw figures.")
+    page: bool = setting(False, "Write one HTML page with all of it, which needs no network: index.html.")
 
 
 def report(args: Sequence[str]) -> int:
@@ -39,7 +43,8 @@ def report(args: Sequence[str]) -> int:
     asked = parse(ReportArgs, args, "report")
     if not asked.folders:
         raise UserError("Which run? For example: posterity report runs/item-search-blrl-001")
-    _write(asked, asked.out or asked.folders[0] / "report", terminal())
+    command = shlex.join(["posterity", "report", *args])
+    _write(asked, asked.out or asked.folders[0] / "report", terminal(), command)
     return 0
 
 
@@ -50,7 +55,7 @@ def write_report(
     _write(ReportArgs(folders=tuple(folders), tasks=tasks, early=early, epsilon=epsilon), out, console)
 
 
-def _write(asked: ReportArgs, out: Path, console: Console) -> None:
+def _write(asked: ReportArgs, out: Path, console: Console, command: str = "posterity report") -> None:
     first, last = span(asked.tasks)
     if asked.early < 1 or not asked.epsilon >= 0:
         raise UserError(f"early is {asked.early} and epsilon {asked.epsilon:g}; need 1 or more, and 0 or more")
@@ -60,13 +65,27 @@ def _write(asked: ReportArgs, out: Path, console: Console) -> None:
     view = View(first, last, asked.early)
     together: list[tuple[Path, ...]] = []
     runs, against = (_expanded(folders, together, console) for folders in (asked.folders, asked.against))
-    plan = Plan(runs, view, against, asked.epsilon, asked.pool, asked.paper, asked.figures, together)
+    plan = Plan(
+        runs=runs,
+        view=view,
+        against=against,
+        epsilon=asked.epsilon,
+        pool=asked.pool,
+        paper=asked.paper,
+        figures=asked.figures,
+        page=asked.page,
+        command=command,
+        together=together,
+    )
     made = make_report(plan, out)
     for sheet in made.sheets:
         screen = Terminal()
         screen.print(sheet.terminal(screen.width))
-    for path in made.files:
-        console.print(str(path))
+    for note in made.notes:
+        console.print(Text(note))
+    for _, files in groupby(made.files, key=lambda path: path.with_suffix("")):
+        first, *others = files
+        console.print(" ".join([str(first), *(path.suffix for path in others)]), soft_wrap=True)
 
 
 def _expanded(folders: Sequence[Path], together: list[tuple[Path, ...]], console: Console) -> list[Path]:

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from posterity.errors import UserError
-from posterity.experiment.record_checks import check_config, check_lines, check_numbers, check_place, decoded
+from posterity.experiment.record_checks import check_config, check_lines, decoded
+from posterity.experiment.scores import Scores, read_evaluation
 from posterity.files import plain, read_plain
 from posterity.types import Facts, FloatArray, Record
 
@@ -34,16 +35,6 @@ HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first lin
 EXACT = ("factors", "wall_seconds")  # written as they are
 MOST_BYTES = 4 << 30  # of records that were compressed: a small file may unfold to any size
 DEFAULT_VARIANT = "confidence"  # how a method with several ways of playing Back plays it, unless it is set otherwise
-
-
-class Scores(NamedTuple):
-    """One score of a run's evaluation; what was not evaluated is NaN."""
-
-    returns: FloatArray  # [L, K] mean over episodes
-    tasks: int  # finished when it was evaluated
-    world_reward: FloatArray  # [L, K] share of rewards that the world model predicted; NaN where there was no choice
-    success: FloatArray  # [L, K] share of episodes that were solved; NaN where the family does not tell
-    episodes: tuple[int, ...]  # of a task; several numbers where seeds or tasks were played differently often
 
 
 class Run(NamedTuple):
@@ -59,8 +50,18 @@ class Run(NamedTuple):
     terminated: FloatArray  # [L, K, iterations] episodes that terminated
     success: FloatArray  # [L, K, iterations] share of episodes that were solved, where the family tells
     value_gap: FloatArray  # [L, K, iterations] value lost, where it was measured
+    aleatoric_std: FloatArray  # [L, K, iterations] the noise that the acting model predicted
+    epistemic_std: FloatArray  # [L, K, iterations] the spread over its sampled networks
+    coverage_90: FloatArray  # [L, K, iterations] share of targets inside its 90 % interval
+    forecast: FloatArray  # [L, K, iterations] the return that plans predicted for their horizon
+    forecast_realised: FloatArray  # [L, K, iterations] the return that followed
+    seconds: FloatArray  # [L, K, iterations] since the run began
     radius: FloatArray  # [L, K] d_pi at the start of a task, where it was measured
     hidden_radius: FloatArray  # [L, K] the same for the distribution that tasks are drawn from
+    latent: FloatArray  # [L, K, Z] the mean of the latent after a task's last iteration; Z is 0 where there is none
+    factors: FloatArray  # [L, K, F] the numbers that tasks differ by, as far as all tasks have the same ones
+    factor_names: tuple[str, ...]  # [F]
+    same_tasks: bool  # whether all seeds met the same tasks, as far as it is on record
     wall_seconds: float
     scores: Mapping[str, Scores]  # by the names of the files in evaluation/
 
@@ -98,8 +99,15 @@ ITERATION = {  # array of a run: key in an iteration's line
     "terminated": "terminated",
     "success": "success",
     "value_gap": "value_gap",
+    "aleatoric_std": "aleatoric_std",
+    "epistemic_std": "epistemic_std",
+    "coverage_90": "coverage_90",
+    "forecast": "forecast",
+    "forecast_realised": "forecast_realised",
+    "seconds": "wall_seconds",
 }
 TASK = {"radius": "radius", "hidden_radius": "radius_of_hidden_world"}  # the same of a task's line
+LISTS = ("latent", "factors")  # arrays [L, K, ...] of numbers that belong together
 
 
 # Writing
@@ -296,46 +304,51 @@ def _arrays(path: Path, config: Facts, sessions: list[Facts], records: list[Reco
                 by_task[name][lane[record["seed"]], record["task"]] = _number(record.get(key))
     wall = max(float(each["wall_seconds"]) for each in iterations)
     scores = read_evaluation(path, seeds, config["tasks"])
-    return Run((path,), config, sessions, seeds, **by_iteration, **by_task, wall_seconds=wall, scores=scores)
+    met = {(lane[r["seed"]], r["task"]): cast(Facts, r.get("factors") or {}) for r in records if r["kind"] == "task"}
+    names = _shared_names([_flat(each) for each in met.values()])
+    return Run(
+        (path,),
+        config,
+        sessions,
+        seeds,
+        **by_iteration,
+        **by_task,
+        latent=_listed_numbers(shape[:2], {(lane[r["seed"]], r["task"]): r.get("latent", []) for r in iterations}),
+        factors=_listed_numbers(
+            shape[:2], {place: [_flat(each)[name] for name in names] for place, each in met.items()}
+        ),
+        factor_names=names,
+        same_tasks=bool(met) and all(each and each == met.get((0, place[1])) for place, each in met.items()),
+        wall_seconds=wall,
+        scores=scores,
+    )
+
+
+def _shared_names(tasks: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
+    """The names that all tasks have, in order."""
+    return tuple(name for name in tasks[0] if all(name in task for task in tasks)) if tasks else ()
+
+
+def _flat(factors: Facts) -> dict[str, float]:
+    """The numbers among a task's factors, by name; those of a list by name and place. A key is no such number."""
+    found: dict[str, float] = {}
+    for name, value in factors.items():
+        parts = cast(list[Any], value) if isinstance(value, list) else [value]
+        if name != "key" and parts and all(isinstance(each, int | float) for each in parts):
+            single = len(parts) == 1
+            found |= {name if single else f"{name} {place}": float(each) for place, each in enumerate(parts, 1)}
+    return found
+
+
+def _listed_numbers(shape: tuple[int, ...], lists: Mapping[tuple[int, int], Sequence[float]]) -> FloatArray:
+    """[L, K, n], NaN where nothing is on record. The last list of a place counts, as the latest on record."""
+    width = max((len(each) for each in lists.values()), default=0)
+    array = np.full((*shape, width), np.nan)
+    for place, each in lists.items():
+        if len(each) == width:
+            array[place] = each
+    return array
 
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else value
-
-
-def read_evaluation(path: Path, seeds: Sequence[int], tasks: int) -> dict[str, Scores]:
-    """Every score of the run in folder `path`, by the name of its file; Back is that after the last task."""
-    return {file.stem: _scores(file, seeds, tasks) for file in sorted((path / "evaluation").glob("*.jsonl"))}
-
-
-def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
-    """One score. Seeds that were joined may have come to different tasks, and have different numbers of episodes."""
-    back = path.stem.startswith("back")
-    try:
-        lines = [decoded(path, number, line) for number, line in enumerate(read_plain(path).splitlines(), 1)]
-        latest = {seed: max(line["after"] for line in lines if line["seed"] == seed) for seed in {*_of(lines, "seed")}}
-        if back:
-            lines = [line for line in lines if line["after"] == latest[line["seed"]]]
-        sums = {name: np.zeros((len(seeds), tasks)) for name in ("return", "world_reward", "success")}
-        counts = {name: np.zeros((len(seeds), tasks)) for name in sums}
-        for number, line in enumerate(lines, 1):
-            check_place(path, number, line, {"seed": (seeds[0], seeds[-1] + 1), "task": (0, tasks)})
-            check_numbers(path, number, line, ("return", "after"))
-        for line in lines:
-            place = seeds.index(line["seed"]), line["task"]
-            for name, total in sums.items():
-                if name in line or name == "return":
-                    total[place] += line[name]
-                    counts[name][place] += 1
-        done = min(latest.values()) + (0 if back else 1)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
-    means = {
-        name: np.where(counts[name] > 0, total / np.maximum(counts[name], 1), np.nan) for name, total in sums.items()
-    }
-    played = tuple(int(count) for count in np.unique(counts["return"]) if count)
-    return Scores(means["return"], done, means["world_reward"], means["success"], played)
-
-
-def _of(lines: Iterable[Record], name: str) -> list[Any]:
-    return [line[name] for line in lines]

@@ -19,11 +19,13 @@ import numpy as np
 from posterity.errors import UserError
 from posterity.experiment.records import Run
 from posterity.report.metrics import Interval, called, interval, welch
+from posterity.report.robust import Bootstrapped, probability_of_improvement
 from posterity.report.scores import head, known
 from posterity.report.sheet import Sheet
-from posterity.report.tables import View, iteration_scores, numbers
+from posterity.report.tables import View, iteration_scores, keys_of, numbers
 from posterity.types import BoolArray, FloatArray, IntArray
 
+BETTER = "P(better): probability of improvement, with its 95 % stratified bootstrap"
 Sample = dict[int, FloatArray]  # seed -> [K] a score in each task; NaN where there is none
 
 
@@ -38,6 +40,7 @@ class Difference(NamedTuple):
     seeds: tuple[int, int]  # how many of each side count
     tasks: IntArray  # counted from 1
     value: Interval
+    better: Bootstrapped = Bootstrapped(np.nan, np.nan, np.nan)  # probability of improvement, between two runs
 
 
 def samples(run: Run, view: View) -> dict[str, Sample]:
@@ -65,10 +68,21 @@ def between(ours: Run, theirs: Run, view: View) -> list[Difference]:
     found: list[Difference | None] = []
     for name in (name for name in mine if name in other):
         left, right = _Side(ours, name, mine[name]), _Side(theirs, name, other[name])
-        found.append(_paired(left, right, view))
+        better = _improvement(left, right)
+        pairs = [_paired(left, right, view)]
         if left.sample.keys() != right.sample.keys():
-            found.append(_welch(left, right, view))
+            pairs.append(_welch(left, right, view))
+        found += [None if each is None else each._replace(better=better) for each in pairs]
     return [each for each in found if each is not None]
+
+
+def _improvement(ours: _Side, theirs: _Side) -> Bootstrapped:
+    """That a seed of ours beats a seed of theirs, over the tasks that all seeds have."""
+    tasks = _common([row for side in (ours, theirs) for row in side.sample.values()])
+    if not tasks.any() or not ours.sample or not theirs.sample:
+        return Bootstrapped(np.nan, np.nan, np.nan)
+    first, second = (_rows(side.sample, sorted(side.sample), tasks) for side in (ours, theirs))
+    return probability_of_improvement(first, second)
 
 
 def within(run: Run, view: View) -> list[Difference]:
@@ -134,10 +148,14 @@ def sheets(found: Sequence[Difference]) -> list[Sheet]:
     made = []
     for (left, right), one in pairs.items():
         mine = [each for each in found if (id(each.run), id(each.against)) == (left, right)]
-        rows = [(_label(each.score), _how(each), _tasks(each), str(each.value)) for each in mine]
+        rows = [
+            (_label(each.score), _how(each), _tasks(each), str(each.value), probability(each.better)) for each in mine
+        ]
         title = f"{names[left]} minus {names[right]}"
-        notes = (_over(mine), *_caveats(one.run, one.against))
-        made.append(Sheet(title, ("score", "how", "tasks", "difference"), rows, notes, words=3))
+        notes = (_over(mine), *_caveats(one.run, one.against), BETTER)
+        keys = [keys_of(one.run)] * len(rows)
+        titles = ("score", "how", "tasks", "difference", "P(better)")
+        made.append(Sheet(title, titles, rows, notes, 3, keys))
     inside = [each for each in found if each.run is each.against]
     if inside:
         what = [f"{head(each.score)} - {head(each.against_score)}" for each in inside]
@@ -146,8 +164,15 @@ def sheets(found: Sequence[Difference]) -> list[Sheet]:
             for scores, each in zip(what, inside, strict=True)
         ]
         columns = ("run", "scores", "how", "tasks", "difference")
-        made.append(Sheet("Going back, within each run", columns, rows, (_over(inside),), words=4))
+        keys = [keys_of(each.run) for each in inside]
+        made.append(Sheet("Going back, within each run", columns, rows, (_over(inside),), 4, keys))
     return made
+
+
+def probability(value: Bootstrapped) -> str:
+    """A probability and the ends of its bootstrap, for people."""
+    ends = f" [{value.low:.2f}, {value.high:.2f}]" if np.isfinite(value.low) else ""
+    return f"{value.value:.2f}{ends}" if np.isfinite(value.value) else "-"
 
 
 def _over(found: Sequence[Difference]) -> str:
@@ -188,8 +213,11 @@ def write_csv(found: Sequence[Difference], path: Path) -> None:
         writer = csv.writer(file)
         names = ("family", "method", "score", "against", "against_score", "how", "seeds", "against_seeds")
         more = ("first_task", "last_task", "tasks", "mean", "low", "high", "over", "run", "against_run")
-        writer.writerow((*names, *more))
+        chance = ("probability_of_improvement", "probability_low", "probability_high")
+        writer.writerow((*names, *more, *chance))
         for each in found:
             what = (each.run.family, each.run.method, each.score, each.against.method, each.against_score, each.how)
             tasks = (each.tasks[0], each.tasks[-1], len(each.tasks))
-            writer.writerow((*what, *each.seeds, *tasks, *numbers(each.value), each.run.folders, each.against.folders))
+            better = (f"{x:.4g}" if np.isfinite(x) else "" for x in each.better)
+            both = each.run.folders, each.against.folders
+            writer.writerow((*what, *each.seeds, *tasks, *numbers(each.value), *both, *better))

@@ -6,8 +6,8 @@ a single seed it is over tasks instead, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -52,6 +52,17 @@ def called(runs: Sequence[Run]) -> list[str]:
     plain = [f"{run.family} {run.method}" for run in runs]
     names = folders(runs)
     return [name if plain.count(name) == 1 else f"{name} ({folder})" for name, folder in zip(plain, names, strict=True)]
+
+
+def flattened(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Settings by their whole names, as text."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{before}{name}.")
+        else:
+            found[before + name] = str(value)
+    return found
 
 
 def folders(runs: Sequence[Run]) -> list[str]:

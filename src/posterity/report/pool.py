@@ -57,13 +57,23 @@ def _pool(runs: Sequence[Run]) -> Run:
         lacking = np.full((len(seeds), width - count, *whole.shape[2:]), np.nan)
         return np.concatenate([whole, lacking], axis=1)
 
+    def after(name: str, count: int) -> FloatArray:
+        """Of Back what all runs have: that after the last task."""
+        if not name.startswith("back"):
+            return np.full((len(seeds), 0, 0), np.nan)
+        matrix = np.full((len(seeds), width, width), np.nan)
+        matrix[:, count - 1] = merged(count, lambda run: run.scores[name].returns)
+        return matrix
+
     arrays = {name: merged(tasks, lambda run, name=name: run._asdict()[name]) for name in (*ITERATION, *TASK)}
     scores = {
         name: Scores(
             merged(count, lambda run, name=name: run.scores[name].returns),
             count,
             merged(count, lambda run, name=name: run.scores[name].world_reward),
+            merged(count, lambda run, name=name: run.scores[name].world_state),
             merged(count, lambda run, name=name: run.scores[name].success),
+            after(name, count),
             tuple(sorted({times for run in runs for times in run.scores[name].episodes})),
         )
         for name, count in counts.items()
@@ -72,6 +82,9 @@ def _pool(runs: Sequence[Run]) -> Run:
         paths=tuple(path for run in runs for path in run.paths),
         sessions=[session for run in runs for session in run.sessions],
         seeds=seeds,
+        latent=np.full((len(seeds), width, 0), np.nan),  # each run's latent has axes of its own
+        factors=np.full((len(seeds), width, 0), np.nan),
+        factor_names=(),
         wall_seconds=max(run.wall_seconds for run in runs),
         scores=scores,
         **arrays,

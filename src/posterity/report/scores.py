@@ -15,7 +15,7 @@ import numpy as np
 from posterity.experiment.records import Run, Scores
 from posterity.report.metrics import Interval, called, interval, mean_known, tasks_of
 from posterity.report.sheet import Sheet
-from posterity.report.tables import EVERYTHING, PLACE, View, numbers, opening, place, spans
+from posterity.report.tables import EVERYTHING, PLACE, View, keys_of, numbers, opening, place, spans
 
 HEADS = {"zero-shot": "zero-shot", "start": "Start", "train": "Train", "back": "Back"}
 
@@ -86,16 +86,17 @@ def sheet(runs: Sequence[Run], view: View = EVERYTHING) -> Sheet | None:
     over = " or ".join(sorted({score.over for _, parts in rows for score in _intervals(parts).values()}))
     which, tasks = spans(view, [last_task(parts, view) for _, parts in rows])
     labels = called([run for run, _ in rows])
-    lines = []
-    for label, cell, (_, parts) in zip(labels, tasks, rows, strict=True):
+    lines, keys = [], []
+    for label, cell, (run, parts) in zip(labels, tasks, rows, strict=True):
         scores, counts = _intervals(parts), solved(parts)
         lines.append((label, *cell, *(str(scores.get(name, "-")) for name in shown)))
+        keys += [keys_of(run)] * (2 if counts else 1)
         if counts:
             told = (tasks_of(counts[name]) if name in counts else "-" for name in shown)
             lines.append(("  tasks solved", *([""] * len(cell)), *told))
     notes = (f"± 95 % interval over {over}", *_caveats(rows, labels))
     names = (*opening(tasks), *map(head, shown))
-    return Sheet(f"Evaluated apart from training{which}", names, lines, notes, len(opening(tasks)))
+    return Sheet(f"Evaluated apart from training{which}", names, lines, notes, len(opening(tasks)), keys)
 
 
 def _caveats(rows: Sequence[tuple[Run, Mapping[str, Scores]]], labels: Sequence[str]) -> list[str]:

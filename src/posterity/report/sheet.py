@@ -1,8 +1,9 @@
-"""A table of text: what the terminal shows is what the Markdown file holds."""
+"""A table of text: what the terminal shows is what Markdown, LaTeX and the page hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ class Sheet(NamedTuple):
     rows: list[tuple[str, ...]]
     notes: tuple[str, ...] = ()  # below it
     words: int = 1
+    keys: Sequence[Mapping[str, str]] = ()  # of each row its family, method or seed, for a page that filters by them
 
     def terminal(self, width: int) -> Table:
         """The table as rich shows it. Names that would not fit into `width` are shortened where they are alike."""
@@ -43,9 +45,38 @@ class Sheet(NamedTuple):
         notes = ["", f"{'. '.join(self.notes)}."] if self.notes else []
         return "\n".join([f"**{self.title}**", "", *lines, *notes]) + "\n"
 
+    def latex(self) -> str:
+        """The table as LaTeX, which needs no package."""
+        kinds = "".join("l" if index < self.words else "r" for index in range(len(self.head)))
+        head, *lines = [" & ".join(map(_escaped, cells)) + r" \\" for cells in (self.head, *self.rows)]
+        notes = [r"\\[2pt] \footnotesize " + _escaped(". ".join(self.notes)) + "."] if self.notes else []
+        body = [r"\hline", head, r"\hline", *lines, r"\hline", r"\end{tabular}"]
+        opening = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(self.title)}}}"]
+        return "\n".join([*opening, rf"\begin{{tabular}}{{{kinds}}}", *body, *notes, r"\end{table}"]) + "\n"
+
     def cells(self, name: str) -> list[str]:
         """What stands in a column."""
         return [row[self.head.index(name)] for row in self.rows]
+
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "[": "{[}",  # after a line's end it would be a length
+    "]": "{]}",
+    "…": r"\ldots{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def _escaped(text: str) -> str:
+    """Text as LaTeX sets it; a minus in front of a number is one."""
+    plain = "".join(LATEX.get(sign, sign) for sign in text)
+    return re.sub(r"(?<![\w.$-])-(?=\d)", "$-$", plain)
 
 
 def shortened(names: Sequence[str], room: int) -> list[str]:

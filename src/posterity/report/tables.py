@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posterity.errors import UserError
-from posterity.experiment.records import ITERATION, TASK, Run
+from posterity.experiment.records import ITERATION, LISTS, TASK, Run
 from posterity.report.metrics import Interval, called, interval, solved, tasks_of
 from posterity.report.sheet import Sheet
 from posterity.types import FloatArray
@@ -42,12 +42,14 @@ class View(NamedTuple):
             name: score._replace(
                 returns=self.cut(score.returns),
                 world_reward=self.cut(score.world_reward),
+                world_state=self.cut(score.world_state),
                 success=self.cut(score.success),
+                after=self.cut(score.after)[:, :, self.first_task - 1 : self.last_task],
             )
             for name, score in run.scores.items()
         }
         arrays = run._asdict()
-        return run._replace(scores=scores, **{name: self.cut(arrays[name]) for name in (*ITERATION, *TASK)})
+        return run._replace(scores=scores, **{name: self.cut(arrays[name]) for name in (*ITERATION, *TASK, *LISTS)})
 
     def cut(self, values: FloatArray) -> FloatArray:
         """Values [L, K, ...], only of the tasks of this view."""
@@ -123,7 +125,7 @@ def returns_sheet(rows: Sequence[Row], view: View) -> Sheet:
         for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
     ]
     notes = (f"± 95 % interval over {over}",)
-    return Sheet(f"Mean return per episode{which}", head, lines, notes, len(opening(tasks)))
+    return Sheet(f"Mean return per episode{which}", head, lines, notes, len(opening(tasks)), _keys(rows))
 
 
 def solved_sheet(rows: Sequence[Row], view: View) -> Sheet | None:
@@ -136,7 +138,16 @@ def solved_sheet(rows: Sequence[Row], view: View) -> Sheet | None:
         (name, *cell, *([tasks_of(count) for count in row.solved] or ["-"] * len(SOLVED)))
         for name, cell, row in zip(_labels(rows), tasks, rows, strict=True)
     ]
-    return Sheet(f"Solved tasks{which}", head, lines, words=len(opening(tasks)))
+    return Sheet(f"Solved tasks{which}", head, lines, words=len(opening(tasks)), keys=_keys(rows))
+
+
+def keys_of(run: Run) -> dict[str, str]:
+    """What a page filters the rows of a run by."""
+    return {"family": run.family, "method": run.method}
+
+
+def _keys(rows: Sequence[Row]) -> list[dict[str, str]]:
+    return [keys_of(row.run) for row in rows]
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from posterity.experiment.records import Run
 from posterity.report.metrics import Interval, called, interval, suboptimal_steps
 from posterity.report.sheet import Sheet
-from posterity.report.tables import PLACE, View, numbers, opening, place, spans
+from posterity.report.tables import PLACE, View, keys_of, numbers, opening, place, spans
 
 
 def measured(runs: Sequence[Run]) -> list[Run]:
@@ -43,7 +43,9 @@ def sheet(runs: Sequence[Run], view: View, epsilon: float) -> Sheet:
         "Radius: prior-mass radius d_pi of the prior that a task begins with",
         f"Steps of a task on which the policy lost more than {epsilon:g} of value",
     )
-    return Sheet(f"Measured against the true task{which}", head, rows, notes, len(opening(tasks)))
+    return Sheet(
+        f"Measured against the true task{which}", head, rows, notes, len(opening(tasks)), [keys_of(run) for run in runs]
+    )
 
 
 def write_csv(runs: Sequence[Run], path: Path, view: View, epsilon: float) -> None:
