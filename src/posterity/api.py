@@ -9,6 +9,7 @@ mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and task
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from posterity.experiment.progress import Quiet
 from posterity.experiment.records import Run, evaluation_name, read_run
 from posterity.experiment.run import check, guarded, lifelong
 from posterity.experiment.source import begin_from, check_more_tasks, checked_source, open_source, starting_config
+from posterity.experiment.tracking import check_tools, tracked
 from posterity.families import family_name
 from posterity.families.base import Family
 from posterity.report.metrics import Interval
@@ -36,6 +38,7 @@ def run(
     method: str | type[object] | None = None,
     preset: str | None = None,
     source: str | Path | None = None,
+    track: Sequence[str] = (),
     **changes: Any,
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
@@ -43,8 +46,10 @@ def run(
     `method` is a name, such as "vblrl" or "my_method.py:Class", or a subclass of `Agent`.
     `family` is a name, such as "hopper-gravity" or "my_family.py:family", or a family of one's own itself: an object
     (`Family.from_gymnasium`) or a subclass of `Family`. `source` is the folder of a run to go on from: its agent, with
-    what it has learned, meets the tasks of this one.
+    what it has learned, meets the tasks of this one. `track` names tools that draw its curves: "tensorboard", "wandb",
+    "trackio".
     """
+    check_tools(track)
     method = None if method is None else method_name(method)
     if source is None:
         config, other = resolve(family, method, preset or "quick", changes), None
@@ -62,7 +67,11 @@ def run(
         warnings.warn(note, stacklevel=2)
     command = f"posterity.run({config.family!r}, method={config.method!r})"
     folder = RunFolder.create(Path(out), config, command, other and begin_from(other, config))
-    guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: "", (ready.family, ready.agent)))
+    progress = tracked(Quiet(), folder.path, track)
+    try:
+        guarded(folder, lambda: lifelong(config, folder, progress, lambda: "", (ready.family, ready.agent)))
+    finally:
+        progress.close()
     return read_run(folder.path)
 
 
@@ -76,7 +85,11 @@ def resume(out: str | Path, *, tasks: int | None = None, family: Family | type[F
     more = "" if tasks is None else f"tasks={tasks}"
     folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks, family)
     if folder.position().task < config.tasks:
-        guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
+        progress = tracked(Quiet(), folder.path, ())
+        try:
+            guarded(folder, lambda: lifelong(config, folder, progress, lambda: ""))
+        finally:
+            progress.close()
     return read_run(folder.path)
 
 

@@ -21,8 +21,8 @@ from posterity.errors import UserError
 from posterity.families.drawing import BLUE, HEIGHT, INK, ORANGE, PALE, PAPER, WIDTH, blended
 from posterity.types import HostArray
 
-HEAD, FOOT, GAP = 52, 108, 8  # pixels above and below a picture, and between two
-STRIP = 26, 10  # pixels of the foot that the curve leaves free above and below
+HEAD, FOOT, GAP = 52, 126, 8  # pixels above and below a picture, and between two
+STRIP = 48, 10  # pixels of the foot that the curve leaves free above and below
 FASTEST = {".mp4": 60.0, ".gif": 20.0}  # frames a second
 LAST = 1.0  # seconds that the last frame stays
 
@@ -110,8 +110,8 @@ def frame(clips: Sequence[Clip], step: int) -> HostArray:
         if shot.forecast is not None:
             mean, std, steps = shot.forecast
             ahead = "next step" if steps == 1 else f"next {steps} steps"
-            ink = f"{ahead}: {mean:.3g} ± {std:.2g}"
-            pen.text((left + WIDTH - 12, HEAD + HEIGHT + 6), ink, ORANGE, _font(14), anchor="ra")
+            words = f"forecast of the {ahead}: {mean:.3g} ± {std:.2g}"
+            pen.text((left + 12, HEAD + HEIGHT + 26), words, ORANGE, _font(14))
         _curve(pen, (left + 12, HEAD + HEIGHT + STRIP[0]), clip.shots[: now + 1], longest, (low, high))
     return np.asarray(sheet)
 

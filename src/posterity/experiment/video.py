@@ -17,11 +17,11 @@ from posterity.families.base import Env, Family
 from posterity.families.camera import camera, frames_a_second
 from posterity.types import HostArray, Key, Task
 
-FIRST_EPISODE: dict[Score, str] = {
-    "zero-shot": "before any data of it",
-    "start": "when its own model first acts",
-    "train": "when it was learned",
-    "back": "after all tasks",
+MOMENT: dict[Score, str] = {
+    "zero-shot": "first episode in a task",
+    "start": "when the task's own model first acts",
+    "train": "when the task was learned",
+    "back": "back in the task after all others",
 }
 
 
@@ -96,7 +96,7 @@ def clips_of(evaluator: Evaluator, scores: Sequence[Score], tasks: Sequence[int]
         for score in scores:
             entry = entries[score][place]
             staged = evaluator.staged(score, [entry])
-            title = f"{name}, {FIRST_EPISODE[score]}"
+            title = f"{name}, {MOMENT[score]}"
             task = evaluator.streams[0][entry.task]
             scene = Scene(evaluator.family, task, staged.starts[0], title, evaluator.should_stop)
             player = _PolicyPlayer(staged.policy, staged.keys, not evaluator.family.finite)
