@@ -1,9 +1,9 @@
 """The library: `run`, `resume`, `evaluate`, `read` do what the commands do; `load` gives a program the learner itself.
 
-import posterity
+    import posterity
 
-mine = posterity.run("item-search", method="blrl", tasks=20, seeds=2, out="runs/mine")
-mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and tasks
+    mine = posterity.run("item-search", method="blrl", tasks=20, seeds=2, out="runs/mine")
+    mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and tasks
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Pictures of tasks, without a display."""
 
-from typing import Any, ClassVar
-
 import numpy as np
 import pytest
 
@@ -62,7 +60,6 @@ def test_an_environment_that_cannot_be_drawn_is_one_line():
     from posterity.types import Task
 
     class Blind(gymnasium.Env):
-        metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
         observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (1,))
 
     family = posterity.Family.from_gymnasium("Pendulum-v1", vary={"g": posterity.uniform(5.0, 15.0)})
