@@ -7,7 +7,7 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ class Parsed(Exception):  # noqa: N818
     """Raised in the place of doing what was asked for."""
 
 
-def parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def parse(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The command up to where its arguments are understood."""
     monkeypatch.chdir(ROOT)
     for word in words:
@@ -177,7 +177,7 @@ def parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         vars(module)[function](words[1:])
 
 
-def _run_flags(args: list[str]) -> None:
+def _run_flags(args: Sequence[str]) -> None:
     """The flags of a run, which its family and method decide."""
     words = family_first(args)
     if not words or "--help" in words:
