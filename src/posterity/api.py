@@ -1,5 +1,7 @@
 """The library: `run`, `resume`, `evaluate`, `read` do what the commands do; `load` gives a program the learner itself.
 
+For example:
+
     import posterity
 
     mine = posterity.run("item-search", method="blrl", tasks=20, seeds=2, out="runs/mine")
@@ -112,6 +114,26 @@ def evaluate(
     lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None)
     played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
+
+
+def video(
+    out: str | Path,
+    path: str | Path,
+    *,
+    tasks: Sequence[int] = (),
+    scores: Sequence[Score] = ("train",),
+    beside: str | Path | None = None,
+) -> Path:
+    """Films an episode of each of `tasks` and `scores` of the run in folder `out` into the file `path`, .mp4 or .gif.
+
+    Tasks count from 1; none: the latest. `beside` is another run that plays the same. Returns the path of the video.
+    """
+    from posterity.experiment.film import check_format, write_video
+    from posterity.experiment.video import run_clips
+
+    check_format(Path(path))
+    runs = [Path(out), *([Path(beside)] if beside else [])]
+    return write_video(Path(path), [clip for each in runs for clip in run_clips(each, scores, tasks)])
 
 
 def read(out: str | Path) -> Run:

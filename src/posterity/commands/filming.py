@@ -11,12 +11,11 @@ from posterity.agents.lanes import compilation_told
 from posterity.commands.arguments import seconds, terminal
 from posterity.commands.evaluating import EvaluateArgs, is_machine
 from posterity.errors import UserError
-from posterity.experiment.evaluate import Plan, open_evaluator
 from posterity.experiment.film import Clip, check_format, write_video
 from posterity.experiment.progress import Notes
 from posterity.experiment.run import Stopped
 from posterity.experiment.stop import Stop
-from posterity.experiment.video import clips_of
+from posterity.experiment.video import run_clips
 
 MOST = 6  # episodes side by side
 
@@ -67,18 +66,15 @@ def play_machine(asked: EvaluateArgs) -> int:
 
 
 def _clips(path: Path, asked: EvaluateArgs, name: str, should_stop: Callable[[], str]) -> list[Clip]:
-    numbers = [task - 1 for task in asked.tasks]
     if is_machine(path):
         from posterity.commands.playing import MachinePlayer
 
         player = MachinePlayer(path, asked.trust)
         try:
-            return player.clips(numbers or [player.own_task], should_stop)
+            return player.clips([task - 1 for task in asked.tasks] or [player.own_task], should_stop)
         finally:
             player.controller.close()
-    evaluator = open_evaluator(path, Plan(asked.scores or ("train",), asked.back_variant), should_stop)
-    latest = evaluator.folder.position().task - 1
-    return clips_of(evaluator, asked.scores or ("train",), numbers or [latest], name or evaluator.config.method)
+    return run_clips(path, asked.scores or ("train",), asked.tasks, name, asked.back_variant, should_stop)
 
 
 def _names(paths: list[Path]) -> dict[Path, str]:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from posterity.control.controller import Controller
+from posterity.control.machine import read_machine
 from posterity.errors import UserError
 from posterity.experiment.collect import Stepped, advance, reset
 from posterity.experiment.film import Clip, Forecast
@@ -27,15 +28,14 @@ class MachinePlayer:
     def __init__(self, path: Path, trust: bool) -> None:
         if not path.is_file():
             raise UserError(f"There is no file {path}. Made by: posterity export RUN --out {path}")
-        self.controller = Controller.load(path, trust=trust)
-        header, self.path = self.controller.header, path
+        header = read_machine(path).header
         if header.family not in FAMILIES and not trust:
-            self.controller.close()
             raise UserError(
                 f"{path} is for the family '{header.family}', which is not posterity's own; playing it would run that "
                 "code. If you trust the file: --trust"
             )
         self.family: Family = make_family(header.family, _settings(header.family, header.env, path))
+        self.controller = Controller.load(path, trust=trust)
         self.key = Key.of(header.seed)
         self.name = f"{header.method} ({path.name})"
         self.forecasts = True

@@ -11,6 +11,7 @@ from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig
 
 BARS = "▁▂▃▄▅▆▇█"
+EARLY = 0.1  # of an iteration: before that its own pace says little
 SPARKS = 24  # iterations that a sparkline shows
 
 
@@ -73,7 +74,7 @@ class Pace:
     def _paces(self) -> list[float]:
         """Seconds of an iteration, by those that are done and by the present one."""
         paces = [sum(self.recent) / len(self.recent)] if self.recent else []
-        if self.fraction > 0 and self._planned():
+        if self.fraction >= EARLY and self._planned():
             paces.append((time.monotonic() - self.mark) / self.fraction)
         return paces
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from posterity.agents.base import Keys, Policy, Score
 from posterity.errors import UserError
 from posterity.experiment.collect import Stepped, advance, reset
-from posterity.experiment.evaluate import Entry, Evaluator, Rows
+from posterity.experiment.evaluate import Entry, Evaluator, Plan, Rows, never, open_evaluator
 from posterity.experiment.film import Clip, Forecast, Shot
 from posterity.experiment.run import Stopped
 from posterity.families.base import Env, Family
@@ -73,6 +74,20 @@ def filmed(scene: Scene, player: Player, env: Env | None = None) -> Clip:
             taker.close()
     finally:
         env.close()
+
+
+def run_clips(
+    path: Path,
+    scores: Sequence[Score],
+    numbers: Sequence[int],
+    name: str = "",
+    variant: str = "auto",
+    should_stop: Callable[[], str] = never,
+) -> list[Clip]:
+    """Episodes of the run in folder `path`. `numbers` of tasks count from 1; none: the latest that is finished."""
+    evaluator = open_evaluator(path, Plan(tuple(scores), variant), should_stop)
+    tasks = [number - 1 for number in numbers] or [evaluator.folder.position().task - 1]
+    return clips_of(evaluator, scores, tasks, name or evaluator.config.method)
 
 
 def clips_of(evaluator: Evaluator, scores: Sequence[Score], tasks: Sequence[int], name: str) -> list[Clip]:
