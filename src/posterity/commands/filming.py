@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,9 @@ def film(asked: EvaluateArgs) -> int:
     console, clips = terminal(), list[Clip]()
     with Stop(seconds(asked.time_limit)) as stop, compilation_told(Notes(console)):
         try:
-            named = _names(paths)
+            named, tasks = _names(paths), asked.tasks or _latest(paths)
             for path in paths:
-                clips += _clips(path, asked, named[path], stop.reason)
+                clips += _clips(path, asked, tasks, named[path], stop.reason)
         except Stopped as stopped:
             console.print(f"Stopped ({stopped}). No video was written")
             return 130 if stop.signalled else 0
@@ -65,16 +65,26 @@ def play_machine(asked: EvaluateArgs) -> int:
     return 0
 
 
-def _clips(path: Path, asked: EvaluateArgs, name: str, should_stop: Callable[[], str]) -> list[Clip]:
+def _clips(
+    path: Path, asked: EvaluateArgs, tasks: Sequence[int], name: str, should_stop: Callable[[], str]
+) -> list[Clip]:
     if is_machine(path):
         from posterity.commands.playing import MachinePlayer
 
         player = MachinePlayer(path, asked.trust)
         try:
-            return player.clips([task - 1 for task in asked.tasks] or [player.own_task], should_stop)
+            return player.clips([task - 1 for task in tasks] or [player.own_task], should_stop)
         finally:
             player.controller.close()
-    return run_clips(path, asked.scores or ("train",), asked.tasks, name, asked.back_variant, should_stop)
+    return run_clips(path, asked.scores or ("train",), tasks, name, asked.back_variant, should_stop)
+
+
+def _latest(paths: Sequence[Path]) -> tuple[int, ...]:
+    """The latest task that all of these runs have finished; none, if there is no such, or no run among them."""
+    from posterity.experiment.folder import RunFolder
+
+    finished = [RunFolder(path).position().task for path in paths if not is_machine(path)]
+    return (min(finished),) if finished and min(finished) else ()
 
 
 def _names(paths: list[Path]) -> dict[Path, str]:
