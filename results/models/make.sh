@@ -10,4 +10,4 @@ models pendulum-gravity
 models hopper-gravity
 models cheetah-gravity
 models point-goal
-models box-jump --tasks 4
+# models box-jump    # not made yet: its twenty tasks take longer than the others

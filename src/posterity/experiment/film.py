@@ -9,8 +9,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -86,9 +87,8 @@ def ffmpeg() -> str:
     if found := shutil.which("ffmpeg"):
         return found
     try:
-        import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
-
-        return str(imageio_ffmpeg.get_ffmpeg_exe())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        module: Any = import_module("imageio_ffmpeg")
+        return str(module.get_ffmpeg_exe())
     except (ImportError, RuntimeError):
         return ""
 
