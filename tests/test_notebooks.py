@@ -15,7 +15,7 @@ FITS: dict[str, Any] = {"network": {"hidden": [8, 8]}, "task_min_transitions": 1
 TINY: dict[str, dict[str, Any]] = {
     "first_lifelong_learner": {"TASKS": 4, "SEEDS": 2},
     "own_machine": {
-        "BUDGET": {"tasks": 1, "iterations": 2, "steps_per_iteration": 12},
+        "BUDGET": {"tasks": 1, "iterations": 2, "steps_per_iteration": 60},
         "AGENT": {"planner": PLANS, "learner": {"gradient_steps": 4}, **FITS},
         "STEPS": 12,
     },
