@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: install demo test test-browser check results soak format clean
+.PHONY: install demo test test-browser check docs results soak format clean
 
 install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser,mujoco,metaworld]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser,mujoco,metaworld,tensorboard,video]'
 	@touch $@
 
 demo: install
@@ -27,6 +27,16 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+
+# The documentation site, into build/site. Needs the network once, for .venv/docs-installed.
+docs: .venv/docs-installed
+	$(BIN)/python docs/site.py
+	$(BIN)/properdocs build --strict --quiet
+	@echo "build/site is the site. To look at it: $(BIN)/python -m http.server --directory build/site 8000"
+
+.venv/docs-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 # Every record and figure about finite MDPs, from nothing: about an hour on two cores. The others' commands: docs/results.md.
 results: install

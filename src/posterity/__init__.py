@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posterity.api import evaluate, load, read, resume, run
+    from posterity.api import evaluate, load, read, resume, run, video
     from posterity.control.controller import Controller
     from posterity.control.plain import PlainPolicy
     from posterity.families.base import Family
@@ -31,6 +31,7 @@ __all__ = [
     "resume",
     "run",
     "uniform",
+    "video",
 ]
 _PLACES = {
     "Controller": "control.controller",

@@ -1,14 +1,17 @@
 """The library: `run`, `resume`, `evaluate`, `read` do what the commands do; `load` gives a program the learner itself.
 
-import posterity
+For example:
 
-mine = posterity.run("item-search", method="blrl", tasks=20, seeds=2, out="runs/mine")
-mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and tasks
+    import posterity
+
+    mine = posterity.run("item-search", method="blrl", tasks=20, seeds=2, out="runs/mine")
+    mine.returns.mean(axis=(0, 1))      # [iterations], the mean over seeds and tasks
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from posterity.experiment.progress import Quiet
 from posterity.experiment.records import Run, evaluation_name, read_run
 from posterity.experiment.run import check, guarded, lifelong
 from posterity.experiment.source import begin_from, check_more_tasks, checked_source, open_source, starting_config
+from posterity.experiment.tracking import check_tools, tracked
 from posterity.families import family_name
 from posterity.families.base import Family
 from posterity.report.metrics import Interval
@@ -37,6 +41,7 @@ def run(
     preset: str | None = None,
     source: str | Path | None = None,
     trust: bool = False,
+    track: Sequence[str] = (),
     **changes: Any,
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
@@ -44,8 +49,10 @@ def run(
     `method` is a name, such as "vblrl" or "my_method.py:Class", or a subclass of `Agent`.
     `family` is a name, such as "hopper-gravity" or "my_family.py:family", or a family of one's own itself: an object
     (`Family.from_gymnasium`) or a subclass of `Family`. `source` is the folder of a run to go on from: its agent, with
-    what it has learned, meets the tasks of this one. `trust`: see `resume`.
+    what it has learned, meets the tasks of this one. `track` names tools that draw its curves: "tensorboard", "wandb",
+    "trackio". `trust`: see `resume`.
     """
+    check_tools(track)
     method = None if method is None else method_name(method)
     if source is None:
         config, other = resolve(family, method, preset or "quick", changes), None
@@ -63,7 +70,11 @@ def run(
         warnings.warn(note, stacklevel=2)
     command = f"posterity.run({config.family!r}, method={config.method!r})"
     folder = RunFolder.create(Path(out), config, command, other and begin_from(other, config))
-    guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: "", (ready.family, ready.agent)))
+    progress = tracked(Quiet(), folder.path, track)
+    try:
+        guarded(folder, lambda: lifelong(config, folder, progress, lambda: "", (ready.family, ready.agent)))
+    finally:
+        progress.close()
     return read_run(folder.path)
 
 
@@ -80,7 +91,11 @@ def resume(
     more = "" if tasks is None else f"tasks={tasks}"
     folder, config = RunFolder.reopen(Path(out), f"posterity.resume({more})", tasks, family, trust)
     if folder.position().task < config.tasks:
-        guarded(folder, lambda: lifelong(config, folder, Quiet(), lambda: ""))
+        progress = tracked(Quiet(), folder.path, ())
+        try:
+            guarded(folder, lambda: lifelong(config, folder, progress, lambda: ""))
+        finally:
+            progress.close()
     return read_run(folder.path)
 
 
@@ -111,6 +126,26 @@ def evaluate(
     lines = play(Path(out), Plan(scores, back_variant, episodes), lambda *_: None, trusted=trust)
     played = {evaluation_name(str(line["score"]), str(line.get("variant", ""))) for line in lines}
     return {name: score for name, score in intervals(read_run(Path(out))).items() if name in played}
+
+
+def video(
+    out: str | Path,
+    path: str | Path,
+    *,
+    tasks: Sequence[int] = (),
+    scores: Sequence[Score] = ("train",),
+    beside: str | Path | None = None,
+) -> Path:
+    """Films an episode of each of `tasks` and `scores` of the run in folder `out` into the file `path`, .mp4 or .gif.
+
+    Tasks count from 1; none: the latest. `beside` is another run that plays the same. Returns the path of the video.
+    """
+    from posterity.experiment.film import check_format, write_video
+    from posterity.experiment.video import run_clips
+
+    check_format(Path(path))
+    runs = [Path(out), *([Path(beside)] if beside else [])]
+    return write_video(Path(path), [clip for each in runs for clip in run_clips(each, scores, tasks)])
 
 
 def read(out: str | Path) -> Run:

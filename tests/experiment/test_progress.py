@@ -1,4 +1,5 @@
 import io
+import re
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ from rich.console import Console
 from posterity.agents import lanes
 from posterity.experiment import progress
 from posterity.experiment.checkpoint import Position
+from posterity.experiment.clock import SPARKS, sparkline
 from posterity.experiment.config import resolve
 
 BEGINNING = Position()
@@ -39,12 +41,60 @@ def test_plain_lines_are_few_but_the_last_is_told():
     assert len(told(Console(file=io.StringIO())).splitlines()) == 1
 
 
-def test_a_terminal_sees_task_iteration_return_and_time_left():
-    text = told(Console(file=io.StringIO(), force_terminal=True, width=140), Position(1, 1))
+def test_a_terminal_sees_task_iteration_returns_speed_time_left_and_the_last_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Iterations of 21 steps take 3 s each; the checkpoint was written 3 s before the end."""
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    shown = progress.Live(console)
+    shown.start(CONFIG, Position(1, 0))
+    for iteration, value in enumerate([0.0, 1.0, 0.5]):
+        shown.begin(1, iteration)
+        clock[0] += 3.0
+        shown.advance(value)
+        if iteration == 1:
+            shown.saved()
+    shown.close()
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
     assert "task 2/2, iteration 3/3" in text
-    assert "6/6" in text
-    assert "0.5" in text
-    assert "left" in text
+    assert "100%" in text
+    assert f"return 0.5 ▁█▅, {CONFIG.seeds * 7} steps/s, about 0 s left, saved 3 s ago" in text
+
+
+def test_a_line_of_facts_fits_a_narrow_terminal():
+    shown = told(Console(file=io.StringIO(), force_terminal=True, width=40), Position(1, 1))
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in shown.splitlines()]
+    assert max(len(line.rpartition("\r")[2]) for line in lines) <= 40
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [([], ""), ([3.0], "▁"), ([2.0, 2.0], "▁▁"), ([0.0, 7.0, float("nan"), 3.0], "▁█▄"), (range(99), None)],
+)
+def test_a_sparkline_goes_from_the_least_to_the_greatest(values: list[float], drawn: str | None):
+    found = sparkline(values)
+    assert found == drawn if drawn is not None else (len(found), found[0], found[-1]) == (SPARKS, "▁", "█")
+
+
+def test_nothing_is_foretold_from_iterations_that_are_played_at_random(monkeypatch: pytest.MonkeyPatch):
+    """A method without transfer may play several iterations before it can fit anything."""
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    pace = progress.Pace(CONFIG, BEGINNING, at_random=2)
+    for iteration in range(2):
+        pace.begin(0, iteration)
+        clock[0] += 1
+        pace.step(10)
+        assert pace.left() is None
+        assert pace.speed() is None
+        pace.advance()
+    pace.begin(0, 2)
+    clock[0] += 10
+    pace.advance()
+    assert pace.left() == pytest.approx(30)
 
 
 def test_the_time_left_is_that_of_planned_iterations_without_compiling(monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,6 @@ from posterity.models import actor_critic, dynamics, normaliser, replay
 from posterity.models.actor_critic import (
     ActionBox,
     ActorCriticLoss,
-    ActorCriticSettings,
     ActorCriticTraining,
     StepBatch,
 )
@@ -27,6 +26,7 @@ from posterity.models.normaliser import Normaliser
 from posterity.models.replay import Replay, Rows
 from posterity.types import Spec
 
+EARLIER_SHARE = 0.5  # of a batch, where there is transfer: transitions of earlier tasks
 ROLLOUTS = 256  # for each imagining network
 LENGTH = 4  # steps of a rollout
 KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
@@ -38,21 +38,22 @@ class ActorCriticLearning:
     def __init__(
         self,
         spec: Spec,
-        settings: ActorCriticSettings,
-        steps_per_iteration: int,
+        gamma: float,
+        steps: int,
         transfers: bool,
+        imagined_share: float = 0.0,
         network: NetworkSettings | None = None,
         particles: int = 0,
     ) -> None:
-        """`network` and `particles` are of the model that imagines, if there is one."""
-        self.spec, self.settings, self.transfers = spec, settings, transfers
+        """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines."""
+        self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
         self.network, self.particles = network, particles
-        self.steps = settings.updates_per_step * steps_per_iteration
+        self.earlier_share = EARLIER_SHARE if transfers else 0.0
         self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
 
     def init(self, key: jax.Array) -> ActorCriticTraining:
         """Networks that know nothing."""
-        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low), self.settings)
+        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low))
 
     def fit(
         self,
@@ -64,24 +65,22 @@ class ActorCriticLearning:
         model: DynamicsModel | None = None,
     ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
         """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones."""
-        gamma, size = self.settings.gamma, actor_critic.BATCH_SIZE
-        share = self.settings.earlier_share if self.transfers else 0.0
-        imagined = self.settings.imagined_share if model is not None else 0.0
-        fading = _fading(memory.filled[task], self.settings.imagined_transitions)
+        size = actor_critic.BATCH_SIZE
         more: Callable[[jax.Array], StepBatch] | None = None
-        if model is not None and imagined:
+        if model is not None and self.imagined_share:
             more = _drawn_from(
                 *self.imagine(jax.random.fold_in(key, 1), training.now.actor, units, memory, task, model), size
             )
 
         def draw(k: jax.Array) -> StepBatch:
-            rows = replay.sample_mixed(k, memory, task, share, size)
+            rows = replay.sample_mixed(k, memory, task, self.earlier_share, size)
             batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
-            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, imagined * fading)
+            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, self.imagined_share)
 
-        earned = memory.reward[task]  # and 0, which an end is worth: also where nothing is filled in yet
-        training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), gamma)
-        return actor_critic.fit(key, training, units, draw, self.box, gamma, self.steps)
+        rows, filled = replay.transitions(memory, task)
+        earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
+        training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), self.gamma)
+        return actor_critic.fit(key, training, units, draw, self.box, self.gamma, self.steps)
 
     def imagine(
         self,
@@ -97,8 +96,7 @@ class ActorCriticLearning:
         network, count = self.network, self.particles
         start_key, draw_key, walk_key, probe_key = jax.random.split(key, 4)
         networks = model.sample(draw_key, count)
-        share = self.settings.earlier_share if self.transfers else 0.0
-        rows = replay.sample_mixed(start_key, memory, task, share, count * ROLLOUTS)
+        rows = replay.sample_mixed(start_key, memory, task, self.earlier_share, count * ROLLOUTS)
         start = rows.obs.reshape(count, ROLLOUTS, -1)
         probe = replay.sample_task(probe_key, memory, task, 512)
         usual = jnp.quantile(self._doubt(networks, units, probe.obs[None], probe.action[None]), KNOWN)
@@ -143,12 +141,7 @@ class ActorCriticLearning:
         return actor_critic.mean_action(actor, units, obs, self.box)
 
 
-def _fading(transitions: jax.Array, until: int) -> jax.Array:
-    """From 1 to 0 as the transitions of a task come to `until`; 1 throughout if that is 0."""
-    return jnp.clip(1.0 - transitions / until, 0.0, 1.0) if until else jnp.float32(1.0)
-
-
-def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: jax.Array) -> StepBatch:
+def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: float) -> StepBatch:
     """A batch whose rows are, each with probability `share`, imagined and not real."""
     which_key, draw_key = jax.random.split(key)
     which = jax.random.uniform(which_key, real.reward.shape) < share
@@ -183,9 +176,8 @@ def ended(spec: Spec, rows: Rows) -> jax.Array:
 
 def measured(spec: Spec, memory: Replay, task: jax.Array) -> Normaliser:
     """The normaliser that follows from the transitions of a task."""
-    obs, action = memory.obs[task], memory.action[task]
+    rows, filled = replay.transitions(memory, task)
     plain = normaliser.identity(spec.obs_dim, len(spec.low))
-    targets = plain.targets(obs, memory.reward[task], memory.next_obs[task])
+    targets = plain.targets(rows.obs, rows.reward, rows.next_obs)
     least = None if spec.min_scale is None else (jnp.float32(spec.min_scale[0]), jnp.float32(spec.min_scale[1]))
-    filled = jnp.arange(obs.shape[0]) < memory.filled[task]
-    return normaliser.estimate(plain.inputs(obs, action), targets, filled, least)
+    return normaliser.estimate(plain.inputs(rows.obs, rows.action), targets, filled, least)

@@ -42,7 +42,6 @@ class Planner:
             settings.kernels,
             settings.matmul_precision,
             settings.value.gamma,
-            settings.policy.gamma,
         )
         precision = settings.outer_precision
         self.plan = lanes.compiled(partial(self._plan, False), precision)

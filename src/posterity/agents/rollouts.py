@@ -65,13 +65,11 @@ class Rollouts:
         kernels: common.Mode,
         precision: Precision,
         gamma: float,
-        policy_gamma: float = 0.99,
     ) -> None:
         self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
-        self.policy_gamma = policy_gamma  # of the critics beside an actor
         self.planner, self.network = planner, network
         self.precision: Precision = precision
-        self.gamma = gamma  # of the critic
+        self.gamma = gamma  # of the critics
         box = spec.alive
         self.alive: Box | None = None if box is None else (jnp.float32(box[0]), jnp.float32(box[1]))
         self.reward, self.terminated = KnownStep.of(spec, "reward"), KnownStep.of(spec, "terminated")
@@ -145,7 +143,7 @@ class Rollouts:
         """The critic of the model, if it has one."""
         pair = model.actor_critic
         if pair is not None:
-            return lambda last: actor_critic.value(pair, model.normaliser, last, self.box, self.policy_gamma)
+            return lambda last: actor_critic.value(pair, model.normaliser, last, self.box, self.gamma)
         own = model.critic
         return None if own is None else lambda last: critic.value(own, model.normaliser, last, self.gamma)
 

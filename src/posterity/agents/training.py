@@ -10,9 +10,10 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from posterity.agents.actor_learning import ended, measured
 from posterity.errors import UserError
 from posterity.kernels import elbo as fused
-from posterity.models import critic, dynamics, elbo, latent, normaliser, posterior, replay, termination
+from posterity.models import critic, dynamics, elbo, latent, posterior, replay, termination
 from posterity.models.actor_critic import ActorCriticSettings
 from posterity.models.confidence import BackwardSettings
 from posterity.models.critic import CriticSettings, CriticTraining
@@ -159,15 +160,9 @@ class Training:
 
     def measure(self, old: Normaliser, memory: Replay, task: jax.Array) -> tuple[Normaliser, jax.Array]:
         """From the transitions of a task: the normaliser, and the targets' deviation in its units."""
-        rows, filled = replay.transitions(memory, task)
-        plain = normaliser.identity(*self.dims)
-        inputs = plain.inputs(rows.obs, rows.action)
-        targets = plain.targets(rows.obs, rows.reward, rows.next_obs)
-        bounds = self.spec.min_scale
-        least = None if bounds is None else (jnp.float32(bounds[0]), jnp.float32(bounds[1]))
-        measured = normaliser.estimate(inputs, targets, filled, least)
-        new = measured if self.settings.normalise else old
-        return new, measured.target_scale / new.target_scale
+        found = measured(self.spec, memory, task)
+        new = found if self.settings.normalise else old
+        return new, found.target_scale / new.target_scale
 
     def fit(
         self,
@@ -259,22 +254,16 @@ class Training:
         self, key: jax.Array, training: CriticTraining, units: Normaliser, memory: Replay, task: jax.Array
     ) -> tuple[CriticTraining, jax.Array]:
         """The value of states, from the task's transitions."""
-        settings, box = self.settings.value, self.spec.alive
+        gamma = self.settings.value.gamma
 
         def draw(k: jax.Array) -> critic.CriticBatch:
             rows = replay.sample_task(k, memory, task, critic.BATCH_SIZE)
-            ended = jnp.zeros(critic.BATCH_SIZE) if rows.terminated is None else rows.terminated
-            if self.spec.terminated is not None:
-                action = rows.action.argmax(axis=-1) if self.spec.actions else rows.action
-                ended = jnp.asarray(self.spec.terminated(rows.obs, action, rows.next_obs), jnp.float32)
-            elif box is not None:
-                ended = 1.0 - ((rows.next_obs > box[0][None]) & (rows.next_obs < box[1][None])).all(axis=-1)
-            return critic.CriticBatch(rows.obs, rows.reward, rows.next_obs, ended)
+            return critic.CriticBatch(rows.obs, rows.reward, rows.next_obs, ended(self.spec, rows))
 
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
-        training = critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), settings.gamma)
-        return critic.fit(jax.random.fold_in(key, 2), training, units, draw, settings)
+        training = critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), gamma)
+        return critic.fit(jax.random.fold_in(key, 2), training, units, draw, gamma)
 
     def check(self, key: jax.Array, model: DynamicsModel, rows: Transition) -> dict[str, jax.Array]:
         """How well the acting model foretold this iteration, which it has not learned from yet."""

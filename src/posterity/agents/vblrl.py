@@ -28,6 +28,7 @@ import numpy as np
 from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.fitting import Fitting
 from posterity.agents.inference import Adaptation, TaskInference
 from posterity.agents.memory import check_room
 from posterity.agents.planner import PlannedPolicy, Planner
@@ -40,7 +41,6 @@ from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
 from posterity.models.confidence import BACK_VARIANTS
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.dynamics import DynamicsModel
-from posterity.models.elbo import Learning
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
@@ -66,16 +66,21 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)
+        self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
+        self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
 
-        actor = ActorCriticLearning(
-            spec,
-            settings.policy,
-            budget.steps_per_iteration,
+    def _actor_learning(self) -> ActorCriticLearning:
+        """How an actor learns beside the model, if there is one."""
+        settings = self.settings
+        return ActorCriticLearning(
+            self.spec,
+            settings.value.gamma,
+            settings.policy.updates_per_step * self.budget.steps_per_iteration,
             self.variant.inherits,
+            settings.policy.imagined_share,
             settings.network,
             settings.planner.particles,
         )
-        self.programs = Programs(self.training, actor, budget.tasks if self.inference else 0)
 
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
@@ -119,7 +124,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         """The world posterior becomes the task's, and its prior unless this is the first task."""
         number = state.task_number + 1
         if self.variant.inherits:
-            state = self._inherit(state._replace(task_number=number))
+            state = self.fitting.inherit(state._replace(task_number=number))
         else:
             fresh = self.programs.init(keys)
             prior = self.programs.fixed_prior(fresh.posterior)
@@ -135,19 +140,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             state = state._replace(latents=latents, task_latents=latents, recent=self.inference.empty(len(keys)))
         return state._replace(task_number=number, iteration=0, step=0)
 
-    def _inherit(self, state: VblrlState) -> VblrlState:
-        """The task posterior begins as the world's, which is its prior; in the first task that is no belief yet."""
-        world = state.world.posterior
-        inherited = self.training.inherits and state.task_number > 0
-        prior = self.programs.task_prior(world, state.width) if inherited else self.programs.fixed_prior(world)
-        return state._replace(task=self.programs.restart(world), prior=prior, task_latents=state.latents)
-
     def act(self, keys: Keys, state: VblrlState, obs: HostArray, first: BoolArray) -> tuple[VblrlState, HostArray]:
         """The first action of the best plan found, or a random one before anything was learned."""
         if self._explores(state):
             return state._replace(step=state.step + 1), self.planner.random_actions(keys)
         model = self.acting(state)
-        search = self.planner.explore if self.settings.policy.enabled else self.planner.plan
+        search = self.planner.explore if state.actor is not None else self.planner.plan
         action, plan = search(keys, obs, first, model, state.plan)
         forecast = state.forecast
         if state.step % FORECAST_EVERY == 0 and self.settings.planner.cem_iterations:
@@ -187,73 +185,14 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if (state.task_number == 0 or not self.variant.inherits) and state.iteration < NORMALISER_ITERATIONS:
             units, target_std = self.programs.measure(state.normaliser, memory, state.task_number)
             state = state._replace(normaliser=units, target_std=target_std)
-        state, losses = self._fit_due(fit_keys, state)
-        facts |= losses
-        if state.latents is not None:  # members have axes of their own, so it is the first one's mean that is told
-            facts["latent"] = jnp.mean(state.latents[:, 0], axis=1)
-        if state.critic is not None:
-            critic, facts["value_error"] = self.programs.fit_critic(
-                fit_keys, state.critic, state.normaliser, memory, state.task_number
-            )
-            state = state._replace(critic=critic)
-        if state.actor is not None:
-            model = self.acting(state) if self.settings.policy.imagined_share else None
-            actor, told = self.programs.fit_actor(
-                fit_keys, state.actor, state.normaliser, memory, state.task_number, model
-            )
-            state, facts = state._replace(actor=actor), facts | told._asdict()
-        if state.termination is not None:
-            termination, facts["termination_accuracy"] = self.programs.fit_termination(
-                fit_keys, state.termination, state.normaliser, memory, state.task_number
-            )
-            state = state._replace(termination=termination)
+        state, losses = self.fitting.posteriors(fit_keys, state)
+        model = self.acting(state) if self.settings.policy.imagined_share else None
+        state, more = self.fitting.values(fit_keys, state, model)
+        facts |= losses | more
         place = f"task {state.task_number}, iteration {state.iteration}"
         info = diagnostics.checked(facts, "model", place, "try a lower learning rate")
         none = jnp.zeros_like(state.forecast)
         return state._replace(forecast=none, iteration=state.iteration + 1, step=0), info
-
-    def _fit_due(self, keys: Keys, state: VblrlState) -> tuple[VblrlState, dict[str, Array]]:
-        """The posteriors after fitting those that are due, and their losses."""
-        transitions = (state.iteration + 1) * self.budget.steps_per_iteration
-        due: tuple[Who, ...] = tuple(
-            who for who in self.variant.fitted if who == "world" or transitions >= self.settings.task_min_transitions
-        )
-        if self.inference is not None:
-            return self._fit_with_latents(keys, state, due, self.inference)
-        # On a GPU both are fitted in one program, which takes little longer than one of them.
-        groups: list[tuple[Who, ...]] = [due] if jax.default_backend() == "gpu" else [(who,) for who in due]
-        facts: dict[str, Array] = {}
-        for group in filter(None, groups):
-            state, losses = self._fit(keys, state, group)
-            facts |= losses
-        return state, facts
-
-    def _fit_with_latents(
-        self, keys: Keys, state: VblrlState, due: tuple[Who, ...], inference: TaskInference
-    ) -> tuple[VblrlState, dict[str, Array]]:
-        """The world posterior first, then which task this is by it, then the task posterior, which begins from both."""
-        if state.iteration == 0:
-            known = inference.remember(state.latents, state.world.posterior, state.task_number)
-            state = state._replace(world=state.world._replace(posterior=known))
-        state, facts = self._fit(keys, state, ("world",))
-        world = state.world.posterior, state.task_number, state.normaliser
-        latents = inference.offline([key.fold("latent") for key in keys], *world, state.latents, state.replay)
-        state = state._replace(latents=latents)
-        if "task" in due:
-            state, losses = self._fit(keys, self._inherit(state), ("task",))
-            facts |= losses
-        return state, facts
-
-    def _fit(self, keys: Keys, state: VblrlState, group: tuple[Who, ...]) -> tuple[VblrlState, dict[str, Array]]:
-        """Fits the posteriors of a group in one program."""
-        learned: dict[Who, Learning] = {"task": state.task, "world": state.world}
-        priors: dict[Who, Posterior] = {"task": state.prior, "world": state.world_prior}
-        data = state.normaliser, state.replay, state.task_number, state.task_latents
-        facts: dict[str, Array] = {}
-        for who, (learning, loss) in zip(group, self.programs.fit[group](keys, learned, priors, *data), strict=True):
-            learned[who] = learning
-            facts |= {f"{who}_{part}": value for part, value in loss._asdict().items()}
-        return state._replace(world=learned["world"], task=learned["task"]), facts
 
     def _explores(self, state: VblrlState) -> bool:
         """Whether actions are random: in the very first iteration; without transfer, until a task can be fitted."""
@@ -300,7 +239,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         return self.programs.init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
 
     def _fresh_actor(self, keys: Keys) -> ActorCriticTraining | None:
-        return self.programs.init_actor([key.fold("actor") for key in keys]) if self.settings.policy.enabled else None
+        due = self.settings.policy.updates_per_step
+        return self.programs.init_actor([key.fold("actor") for key in keys]) if due else None
 
     def _fresh_termination(self, keys: Keys) -> TerminationTraining | None:
         due = self.spec.learn_termination

@@ -9,8 +9,10 @@ from typing import Any
 from posterity.commands.arguments import TRUST, Flag, Group, flags_of, option
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, resolve
+from posterity.experiment.tracking import Tool
 from posterity.settings import Settings, setting
 
+TRACK = "Curves in other tools too: tensorboard, wandb, trackio. All stay on this computer unless you tell the tool."
 START_HERE = "what people change first"
 FIRST = (
     "family",
@@ -43,6 +45,7 @@ class RunArgs(Settings):
         alias="from",
     )
     trust: bool = setting(False, f"With --from: {TRUST[0].lower()}{TRUST[1:]}")
+    track: tuple[Tool, ...] = setting((), TRACK)
 
 
 def common_flags() -> list[Flag]:

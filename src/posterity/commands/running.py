@@ -7,17 +7,27 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from posterity.commands.arguments import TRUST, help_page, parse, read, seconds, shown, terminal, typed
-from posterity.commands.run_flags import GENERAL, RunArgs, family_first, general_groups, run_groups, starting_point
-from posterity.experiment.config import RunConfig, checked, merged, resolve
+from posterity.commands.run_flags import (
+    GENERAL,
+    TRACK,
+    RunArgs,
+    family_first,
+    general_groups,
+    run_groups,
+    starting_point,
+)
+from posterity.experiment.config import RunConfig, checked, invalid, merged, resolve
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.pace import announcement, may_be_slow, plan_seconds
 from posterity.experiment.progress import progress_for
 from posterity.experiment.run import AnyAgent, Outcome, check, guarded, lifelong
 from posterity.experiment.source import begin_from, check_more_tasks, checked_source
 from posterity.experiment.stop import Stop
+from posterity.experiment.tracking import Tool, check_tools, tracked
 from posterity.families.base import Family
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts
@@ -36,12 +46,16 @@ def run(args: Sequence[str]) -> int:
     )
     values = {**read(groups, words, "run", about), "family": config.family}  # its one name, whatever was typed
     names = [field.alias or name for name, field in RunArgs.model_fields.items()]
-    asked = RunArgs.model_validate({name: values.pop(name) for name in names if name in values})
     flags = [flag for group in groups for flag in group.flags]
+    try:
+        asked = RunArgs.model_validate({name: values.pop(name) for name in names if name in values})
+    except ValidationError as error:
+        raise invalid(error, lambda place: shown(place, flags)) from error
     config = checked(type(config), merged(config.model_dump(), values), lambda place: shown(place, flags))
     console = terminal()
     limit, command = seconds(asked.time_limit), typed("run", args)
-    return tell(start(config, asked.out, limit, command, console, asked.source, asked.trust), console)
+    begun = start(config, asked.out, limit, command, console, asked.source, asked.trust, asked.track)
+    return tell(begun, console)
 
 
 class ResumeArgs(Settings):
@@ -51,12 +65,14 @@ class ResumeArgs(Settings):
     tasks: int | None = setting(None, "Tasks to learn in all, those the run has met included.", ge=1)
     time_limit: str | None = setting(None, "Stop cleanly after this long: 90s, 25m, 1.5h.")
     trust: bool = setting(False, TRUST)
+    track: tuple[Tool, ...] = setting((), TRACK)
 
 
 def resume(args: Sequence[str]) -> int:
     """Goes on with a run."""
     asked = parse(ResumeArgs, args, "resume")
     limit, console = seconds(asked.time_limit), terminal()
+    check_tools(asked.track)
     if asked.tasks is not None:
         check_more_tasks(asked.folder, asked.tasks, asked.trust)
     folder, config = RunFolder.reopen(asked.folder, typed("resume", args), asked.tasks, trusted=asked.trust)
@@ -65,7 +81,7 @@ def resume(args: Sequence[str]) -> int:
         more = f"posterity resume {name} --tasks {config.tasks + 1}"
         console.print(f"{name} has met its {config.tasks} tasks. Meet more with: {more}", markup=False)
         return 0
-    return tell(_session(config, folder, limit, console), console)
+    return tell(_session(config, folder, limit, console, track=asked.track), console)
 
 
 def start(
@@ -76,8 +92,10 @@ def start(
     console: Console,
     source: Path | None = None,
     trusted: bool = False,
+    track: Sequence[Tool] = (),
 ) -> Outcome:
     """A new run, into `out` or the next free folder below runs/; from nothing, or from what `source` has learned."""
+    check_tools(track)
     other = None if source is None else checked_source(source, config, trusted)
     ready = check(config, other.position.met if other else 0)
     for note in ready.notes:
@@ -87,7 +105,7 @@ def start(
         console.print(announcement(config, plan_seconds(config, ready.agent)) or "They are quick here.", markup=False)
     path = out or next_folder(re.sub(r"(\.py)?:|[/.]+", "-", f"{config.family}-{config.method}").strip("-"))
     folder = RunFolder.create(path, config, command, other and begin_from(other, config))
-    return _session(config, folder, limit, console, (ready.family, ready.agent))
+    return _session(config, folder, limit, console, (ready.family, ready.agent), track)
 
 
 def compare(
@@ -128,8 +146,9 @@ def _session(
     limit: float | None,
     console: Console,
     built: tuple[Family, AnyAgent] | None = None,
+    track: Sequence[Tool] = (),
 ) -> Outcome:
-    progress = progress_for(console)
+    progress = tracked(progress_for(console), folder.path, track)
     with Stop(limit) as stop:
         try:
             return guarded(folder, lambda: lifelong(config, folder, progress, stop.reason, built))

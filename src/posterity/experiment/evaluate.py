@@ -73,6 +73,15 @@ class Played(NamedTuple):
     success: bool | None  # whether a step succeeded; None: the family does not tell
 
 
+class Staged(NamedTuple):
+    """Episodes that are ready to be played, one in each lane."""
+
+    policy: Policy
+    envs: list[Env]
+    starts: list[Key]  # what the environments begin with
+    keys: list[Key]  # what the policy draws from
+
+
 def never() -> str:
     """No reason to stop."""
     return ""
@@ -90,20 +99,8 @@ def evaluate(
     `should_stop` is asked before every step; with a reason, `Stopped` is raised. Scores that were whole are written.
     `trusted`: code that the run names may be executed, whoever made it.
     """
-    plan.check()
-    config, folder = read_config(path, trusted=trusted), RunFolder(path)
-    if not config.snapshots:
-        raise UserError(
-            f"{path} has no snapshots to evaluate: its preset or settings save none. Run it again with --snapshots"
-        )
-    if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
-        raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
-    position = folder.position()
-    folder.check_config(position)
-    finished = position.task
-    if finished == 0:
-        raise UserError(f"{path} has no finished task to evaluate yet")
-    evaluator = Evaluator(config, folder, plan, should_stop)
+    evaluator = open_evaluator(path, plan, should_stop, trusted)
+    config, finished = evaluator.config, evaluator.folder.position().task
     episodes: dict[Score, list[Entry]] = {}
     for score in plan.scores:
         if score != "start" or evaluator.agent.start_iterations < config.iterations:  # else its own model never acted
@@ -117,6 +114,23 @@ def evaluate(
         files.replace(out / f"{name}.jsonl", encode_evaluation(new))
         lines += new
     return lines
+
+
+def open_evaluator(path: Path, plan: Plan, should_stop: Callable[[], str] = never, trusted: bool = False) -> Evaluator:
+    """What can play the run in folder `path`, if that has finished a task and kept what it takes."""
+    plan.check()
+    config, folder = read_config(path, trusted=trusted), RunFolder(path)
+    if not config.snapshots:
+        raise UserError(
+            f"{path} has no snapshots to evaluate: its preset or settings save none. Run it again with --snapshots"
+        )
+    if not folder.checkpoint.exists() and any(path.glob("records.jsonl*")):
+        raise UserError(f"{path} has no checkpoints to play from; what was evaluated of it is in its evaluation/")
+    position = folder.position()
+    folder.check_config(position)
+    if position.task == 0:
+        raise UserError(f"{path} has no finished task to evaluate yet")
+    return Evaluator(config, folder, plan, should_stop)
 
 
 def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]:
@@ -183,6 +197,15 @@ class Evaluator:
 
     def play(self, score: Score, entries: Sequence[Entry]) -> list[Played]:
         """One episode in each lane, until all have ended."""
+        staged = self.staged(score, entries)
+        try:
+            return self._played(*staged)
+        finally:
+            for env in staged.envs:
+                env.close()
+
+    def staged(self, score: Score, entries: Sequence[Entry]) -> Staged:
+        """All that it takes to play the episodes, one in each lane."""
         own = self._joined([(entry.task, MOMENTS[score], entry.lane) for entry in entries])
         back = score == "back"
         latest = self._joined([(entry.after - 1, "end", entry.lane) for entry in entries]) if back else own
@@ -192,11 +215,7 @@ class Evaluator:
             self.keys[entry.lane].fold("evaluate", "task", entry.task, "episode", entry.episode) for entry in entries
         ]
         keys = [key.fold(score, entry.after) for key, entry in zip(starts, entries, strict=True)]
-        try:
-            return self._played(policy, envs, starts, keys)
-        finally:
-            for env in envs:
-                env.close()
+        return Staged(policy, envs, starts, keys)
 
     def _played(self, policy: Policy, envs: Sequence[Env], starts: Keys, keys: Keys) -> list[Played]:
         """The episodes that begin with the keys `starts`. One that never ends is left after the spec's most steps."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from posterity.experiment.checkpoint import Position
+from posterity.experiment.clock import SPARKS, Pace, sparkline, time_left
 from posterity.experiment.config import RunConfig
 
 PLAIN_SECONDS = 5.0  # between two plain lines
@@ -27,8 +30,8 @@ COMPILING = {  # programs that take long to compile, by the name of their functi
 class Progress(Protocol):
     """Told where a run starts, and of every step, iteration and compilation."""
 
-    def start(self, config: RunConfig, position: Position) -> None:
-        """The run begins, or goes on, at `position`."""
+    def start(self, config: RunConfig, position: Position, at_random: int = 1) -> None:
+        """The run begins, or goes on, at `position`. Its first `at_random` iterations are played at random."""
         ...
 
     def note(self, text: str) -> None:
@@ -47,6 +50,10 @@ class Progress(Protocol):
         """It is done."""
         ...
 
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        ...
+
     def compiling(self, name: str) -> None:
         """A program begins to be compiled."""
         ...
@@ -63,7 +70,7 @@ class Progress(Protocol):
 class Quiet:
     """Shows nothing."""
 
-    def start(self, config: RunConfig, position: Position) -> None:
+    def start(self, config: RunConfig, position: Position, at_random: int = 1) -> None:
         """Nothing."""
 
     def note(self, text: str) -> None:
@@ -78,6 +85,9 @@ class Quiet:
     def advance(self, mean_return: float) -> None:
         """Nothing."""
 
+    def saved(self) -> None:
+        """Nothing."""
+
     def compiling(self, name: str) -> None:
         """Nothing."""
 
@@ -88,86 +98,33 @@ class Quiet:
         """Nothing."""
 
 
-class Pace:
-    """How much of a run is done, and how long the rest will take.
+class _TwoLines(Bar):
+    """The bar, and a line of facts below it."""
 
-    The very first iteration of a run is left out of the estimate: most methods play it at random, which takes far less
-    time than planning. Compiling is left out too, since it happens once. An iteration that is under way counts as soon
-    as it is slower than those before it.
-    """
+    facts = Text("")
 
-    def __init__(self, config: RunConfig, position: Position) -> None:
-        self.config, self.steps = config, config.steps_per_iteration
-        self.began = time.monotonic()
-        self.total = config.tasks * config.iterations
-        self.done = position.task * config.iterations + position.iteration
-        self.fraction = 0.0  # of the present iteration
-        self.recent: deque[float] = deque(maxlen=max(1, config.iterations))  # seconds of the last iterations
-        self.task = self.iteration = 0
-        self.mark = self.began  # when the present iteration began; compiling moves it on
-
-    def begin(self, task: int, iteration: int) -> None:
-        """An iteration begins."""
-        self.task, self.iteration = task, iteration
-        self.fraction, self.mark = 0.0, time.monotonic()
-
-    def step(self, step: int) -> None:
-        """A step of it begins."""
-        self.fraction = step / self.steps
-
-    def advance(self) -> None:
-        """It is done."""
-        if (self.task, self.iteration) != (0, 0):
-            self.recent.append(time.monotonic() - self.mark)
-        self.done, self.fraction = self.done + 1, 0.0
-
-    def compiled(self, seconds: float) -> None:
-        """So long was taken by something that will not come again."""
-        self.mark += seconds
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the session began."""
-        return time.monotonic() - self.began
-
-    def left(self) -> float | None:
-        """Seconds that the rest will take; None while there is nothing to estimate it from."""
-        rest = self.total - self.done - self.fraction
-        if rest <= 0:
-            return 0.0
-        paces = [sum(self.recent) / len(self.recent)] if self.recent else []
-        if self.fraction > 0 and (self.task, self.iteration) != (0, 0):
-            paces.append((time.monotonic() - self.mark) / self.fraction)
-        return max(paces) * rest if paces else None
-
-    def place(self) -> str:
-        """Task and iteration, as people count."""
-        task = f"task {self.task + 1}/{self.config.tasks}"
-        return f"{task}, iteration {self.iteration + 1}/{self.config.iterations}"
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Both."""
+        yield from super().get_renderables()
+        yield self.facts
 
 
 class Live:
-    """One line that changes: task, iteration, return, time left."""
+    """Two lines that change: where the run is, and below it returns, speed, time left and the last checkpoint."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("return {task.fields[mean]:>8}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        self.bar = Bar(*columns, console=console)
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeElapsedColumn())
+        self.bar = _TwoLines(*columns, console=console)
         self.line = TaskID(0)
         self.pace: Pace | None = None
         self.name, self.shown, self.doing = "", 0.0, ""
+        self.returns: deque[float] = deque(maxlen=SPARKS)
 
-    def start(self, config: RunConfig, position: Position) -> None:
+    def start(self, config: RunConfig, position: Position, at_random: int = 1) -> None:
         """Shows the bar."""
-        self.pace = Pace(config, position)
+        self.pace = Pace(config, position, at_random)
         self.name = escape(f"{config.family} {config.method}")
-        self.line = self.bar.add_task(self.name, total=self.pace.total, completed=self.pace.done, mean="", left="")
+        self.line = self.bar.add_task(self.name, total=self.pace.total, completed=self.pace.done)
         self.bar.start()
 
     def note(self, text: str) -> None:
@@ -191,7 +148,13 @@ class Live:
         """Moves the bar to the end of the iteration."""
         if self.pace is not None:
             self.pace.advance()
-            self.bar.update(self.line, mean=f"{mean_return:.3g}")
+            self.returns.append(mean_return)
+            self._show()
+
+    def saved(self) -> None:
+        """Remembers when."""
+        if self.pace is not None:
+            self.pace.saved()
             self._show()
 
     def compiling(self, name: str) -> None:
@@ -214,9 +177,15 @@ class Live:
         if self.pace is None:
             return
         self.shown = time.monotonic()
-        left = self.doing or _left(self.pace.left())
+        speed, parts = self.pace.speed(), list[str]()
+        if self.returns:
+            drawn = sparkline(self.returns) if self.bar.console.encoding.startswith("utf") else ""
+            parts.append(f"return {self.returns[-1]:.3g} {drawn}".rstrip())
+        parts.append(f"{speed:.3g} steps/s" if speed else "")
+        parts += [self.doing or time_left(self.pace.left()), self.pace.since_saved()]
+        self.bar.facts = Text("  " + ", ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
         label = f"{self.name}: {self.pace.place()}"
-        self.bar.update(self.line, completed=self.pace.done + self.pace.fraction, description=label, left=left)
+        self.bar.update(self.line, completed=self.pace.done + self.pace.fraction, description=label)
 
 
 class Plain:
@@ -227,9 +196,9 @@ class Plain:
         self.pace: Pace | None = None
         self.name, self.told, self.said = "", 0.0, ""
 
-    def start(self, config: RunConfig, position: Position) -> None:
+    def start(self, config: RunConfig, position: Position, at_random: int = 1) -> None:
         """Remembers where the session began, to foretell when it ends."""
-        self.pace, self.told = Pace(config, position), time.monotonic()
+        self.pace, self.told = Pace(config, position, at_random), time.monotonic()
         self.name = f"{config.family} {config.method}"
 
     def note(self, text: str) -> None:
@@ -257,6 +226,11 @@ class Plain:
         if time.monotonic() - self.told >= PLAIN_SECONDS or self.pace.done >= self.pace.total:
             self._print(self.said)
 
+    def saved(self) -> None:
+        """Remembers when."""
+        if self.pace is not None:
+            self.pace.saved()
+
     def compiling(self, name: str) -> None:
         """Prints what takes long."""
         if self.pace is not None and name in COMPILING:
@@ -275,8 +249,10 @@ class Plain:
         if self.pace is None:
             return
         self.told = time.monotonic()
-        left = _left(self.pace.left())
-        self.note(f"{self.name}: {self.pace.place()}{facts}, {self.pace.elapsed:.0f} s{left and ', '}{left}")
+        speed = self.pace.speed()
+        told = [f"{speed:.3g} steps/s" if speed else "", self.pace.since_saved(), time_left(self.pace.left())]
+        rest = "".join(f", {each}" for each in told if each)
+        self.note(f"{self.name}: {self.pace.place()}{facts}, {self.pace.elapsed:.0f} s{rest}")
 
 
 class Notes:
@@ -292,15 +268,6 @@ class Notes:
 
     def compiled(self, name: str, seconds: float) -> None:
         """Nothing more to say."""
-
-
-def _left(seconds: float | None) -> str:
-    """The time left, as far as it can be told."""
-    if seconds is None:
-        return ""
-    if seconds < 120:
-        return f"about {seconds:.0f} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
 
 
 def progress_for(console: Console) -> Progress:

@@ -96,7 +96,7 @@ def lifelong(
     """
     family, agent = built or build(config, folder.position().earlier)
     run = _Run(config, folder, family, agent)
-    progress.start(config, run.position)
+    progress.start(config, run.position, agent.start_iterations)
     _describe(config.family, agent, folder, progress)
 
     def before_step(step: int) -> None:
@@ -121,7 +121,8 @@ def lifelong(
                         run.state, info = _checked(learned, len(keys))
                         run.end_iteration(task, iteration, met, info)
                         progress.advance(float(np.mean([np.mean(returns) for returns in met.returns])))
-                        run.maybe_save()
+                        if run.maybe_save():
+                            progress.saved()
     except Stopped as stop:
         run.take_back()
         return Outcome(folder.path, False, str(stop))
@@ -212,10 +213,12 @@ class _Run:
             self.folder.write("iteration", **place, **facts, wall_seconds=round(self.position.wall, 3))
         self.whole = self.state, self.folder.mark()
 
-    def maybe_save(self) -> None:
+    def maybe_save(self) -> bool:
         """A checkpoint, if it is time for one."""
-        if time.monotonic() - self.saved >= self.config.save_every:
+        due = time.monotonic() - self.saved >= self.config.save_every
+        if due:
             self.save()
+        return due
 
     def save(self) -> None:
         """A checkpoint."""

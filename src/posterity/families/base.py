@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from posterity.errors import UserError
 from posterity.settings import NoSettings, Settings
 from posterity.types import Facts, FiniteSpec, FloatArray, HostArray, IntArray, Key, Record, StepFunction, Task
 
@@ -106,6 +107,10 @@ class Family(ABC):
         """A picture of `task` in characters, for people."""
         return "\n".join(f"{name}: {value}" for name, value in task.factors.items())
 
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """[H, W, 3] what an environment of `task` looks like now, in bytes; None: it has to draw itself."""
+        return None
+
 
 class Truth(NamedTuple):
     """The true process of one finite task, for the environment and for measuring. Agents never get it."""
@@ -133,6 +138,21 @@ class FiniteFamily(Family):
     def make(self, task: Task) -> Env:
         """The environment that plays `truth(task)`, cut off after `spec.max_episode_steps` steps."""
         return FiniteEnv(self.spec, self.truth(task))
+
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """All states, the present one among them."""
+        from posterity.families.drawing import states
+
+        most = self.truth(task).reward @ self.spec.levels  # [S, A] expected
+        return states(self.spec.states, finite_state(env), most.max(axis=1).tolist())
+
+
+def finite_state(env: Env) -> int:
+    """Where an environment of a finite family is."""
+    inner = env.unwrapped
+    if not isinstance(inner, FiniteEnv):
+        raise UserError(f"{type(inner).__name__} is no FiniteEnv: its family has to draw it (`picture`)")
+    return inner.state
 
 
 class FiniteEnv(Env):

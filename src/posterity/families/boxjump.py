@@ -22,7 +22,7 @@ from pydantic import model_validator
 
 from posterity.families.base import Env, Family
 from posterity.settings import Settings, setting
-from posterity.types import Key, Record, Spec, Task
+from posterity.types import HostArray, Key, Record, Spec, Task
 
 ROW = 5.0  # height of one line of a picture
 
@@ -128,6 +128,26 @@ class BoxJump(Family):
         return "\n".join(
             [*lines, ground, f"@ agent   █ obstacle at {position}   ▐ wall   a jump clears it from x = {where}"]
         )
+
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """The world from the side."""
+        from posterity.families.drawing import BLUE, INK, ORANGE, PALE, PURPLE, Canvas
+
+        inner, chosen = env.unwrapped, self.settings
+        if not isinstance(inner, BoxJumpEnv):
+            return None
+        top = chosen.floor + chosen.jump + chosen.agent_height + 2 * chosen.speed
+        canvas = Canvas((-2.0, 0.0), (chosen.screen + 4.0, top))
+        canvas.box((-50.0, -50.0), (chosen.screen + 50.0, chosen.floor), PALE)
+        canvas.box((chosen.screen, chosen.floor), (chosen.screen + 1.0, top), INK)
+        left = inner.position
+        canvas.box((left, chosen.floor), (left + chosen.obstacle_width, chosen.floor + chosen.obstacle_height), ORANGE)
+        colour = PURPLE if inner.hit else BLUE
+        low = np.array([inner.x, inner.y])
+        high = low + np.array([chosen.agent_width, chosen.agent_height])
+        canvas.box(low, high, INK)
+        canvas.box(low + 0.5, high - 0.5, colour)
+        return canvas.shown()
 
 
 class BoxJumpEnv(Env):

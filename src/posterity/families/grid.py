@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from posterity.families.base import FiniteFamily, Truth
+from posterity.families.base import Env, FiniteFamily, Truth, finite_state
 from posterity.settings import Settings, setting
-from posterity.types import FiniteSpec, IntArray, Key, Task
+from posterity.types import FiniteSpec, HostArray, IntArray, Key, Task
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 
@@ -105,3 +105,17 @@ class Grid(FiniteFamily):
         picture = [str(min(9, int(10 * slip))) for slip in self.slip]
         picture[self._start()], picture[task.factors["goal"]] = "S", "G"
         return "\n".join(" ".join(picture[row * side : (row + 1) * side]) for row in range(side))
+
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """The grid from above: the darker a cell the more slippery, green the goal, blue the walker."""
+        from posterity.families.drawing import BLUE, GREEN, INK, PALE, Canvas, blended
+
+        side, state = self.settings.side, finite_state(env)
+        canvas = Canvas((-0.5, -0.5), (side + 0.5, side + 0.5))
+        for cell, slip in enumerate(self.slip):
+            corner = np.array([cell % side, side - 1 - cell // side], float)
+            colour = GREEN if cell == task.factors["goal"] else blended(INK, 0.15 + 0.6 * float(slip), PALE)
+            canvas.box(corner + 0.04, corner + 0.96, colour)
+            if cell == state:
+                canvas.disc(corner + 0.5, 0.3, BLUE)
+        return canvas.shown()

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from posterity.families.base import FiniteFamily, Truth
+from posterity.families.base import Env, FiniteFamily, Truth, finite_state
 from posterity.settings import Settings, setting
-from posterity.types import FiniteSpec, IntArray, Key, Layout, Task
+from posterity.types import FiniteSpec, HostArray, IntArray, Key, Layout, Task
 
 KINDS = ("blue ball", "green box", "purple box")
 ROOMS = ("top-left", "bottom-left", "top-right", "bottom-right")
@@ -115,6 +115,27 @@ class ItemSearch(FiniteFamily):
         types = ", ".join(f"{room} {kind}" for room, kind in zip(ROOMS, task.factors["types"], strict=True))
         house = "\n".join("".join(line) for line in picture)
         return f"{house}\nfind the {task.name}   @ start   b blue ball, g green box, p purple box\nroom types: {types}"
+
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """The house from above: the seeker, the objects (large: what it seeks), and walls."""
+        from posterity.families.drawing import BLUE, GREEN, INK, PALE, PAPER, PURPLE, Canvas
+
+        state = finite_state(env)
+        canvas = Canvas((-1.0, -1.0), (self.side + 1.0, self.side + 1.0))
+        canvas.box((-0.5, -0.5), (self.side + 0.5, self.side + 0.5), INK)
+        upright = self.floor[:, ::-1] * (1, -1) + (0.5, self.side - 0.5)  # [cells, 2] middles; rows count from the top
+        for middle in upright:
+            canvas.box(middle - 0.47, middle + 0.47, PAPER)
+        for kind, (name, colour) in enumerate(zip(KINDS, (BLUE, GREEN, PURPLE), strict=True)):
+            for cell in task.factors["objects"][name]:
+                size = 0.36 if kind == task.factors["goal"] else 0.14
+                canvas.disc(upright[cell], size, colour)
+        found = state == self.spec.states - 1
+        here = upright[self.start if found else state % self.cells]
+        if not found:
+            canvas.disc(here, 0.3, INK)
+            canvas.disc(here, 0.18, PALE)
+        return canvas.shown()
 
 
 def _floor(room: int) -> IntArray:

@@ -188,6 +188,7 @@ class ArmEnv(Env):
 
     def __init__(self, category: str, where: Any, view: str, reward: str = "v2", hidden: bool = True):
         self.inner = _classes()[category](reward_function_version=reward)
+        self.model, self.data = self.inner.model, self.inner.data  # for pictures
         self.inner._partially_observable = hidden
         self.inner.__dict__.pop("sawyer_observation_space", None)  # it was made for the other visibility
         self.inner._set_task_called = self.inner._freeze_rand_vec = True

@@ -10,7 +10,7 @@ from pydantic import model_validator
 from posterity.families.base import RECURRING, Env, Family
 from posterity.families.streams import drifting, recurring
 from posterity.settings import Settings, setting
-from posterity.types import Key, Spec, Task
+from posterity.types import HostArray, Key, Spec, Task
 
 NOMINAL = 10.0  # Gymnasium's own g
 
@@ -69,3 +69,21 @@ class PendulumGravity(Family):
     def make(self, task: Task) -> Env:
         """Gymnasium's environment with g changed."""
         return TimeLimit(PendulumEnv(g=NOMINAL * task.factors["gravity"]), self.settings.max_episode_steps)
+
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """From the side: the rod, and an arrow along which the motor pushes. Upright is the goal."""
+        from posterity.families.drawing import BLUE, INK, ORANGE, PALE, Canvas
+
+        inner = env.unwrapped
+        if not isinstance(inner, PendulumEnv) or inner.state is None:
+            return None
+        angle, torque = float(inner.state[0]), float(inner.last_u or 0.0)
+        tip = np.array([-np.sin(angle), np.cos(angle)])  # 0 is upright, and angles grow to the left
+        canvas = Canvas((-1.5, -1.25), (1.5, 1.25))
+        canvas.circle((0, 0), 1.0, PALE, 0.015)
+        canvas.line([(0, 1.0), (0, 1.12)], PALE, 0.03)
+        canvas.line([(0, 0), tip], BLUE, 0.14)
+        canvas.disc((0, 0), 0.05, INK)
+        push = 0.35 * torque / inner.max_torque * np.array([-tip[1], tip[0]])
+        canvas.arrow(1.12 * tip, 1.12 * tip + push, ORANGE, 0.035)
+        return canvas.shown()

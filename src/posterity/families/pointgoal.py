@@ -105,6 +105,26 @@ class PointGoal(Family):
         lines = ["".join(line).rstrip() for line in picture[::-1]]
         return "\n".join([*lines, f"@ start   · where the goal may be   G {task.name}"])
 
+    def picture(self, task: Task, env: Env) -> HostArray | None:
+        """The plane from above: the arc, the hidden goal, and the way so far."""
+        from posterity.families.drawing import BLUE, GREEN, INK, PALE, Canvas, blended
+
+        inner = env.unwrapped
+        if not isinstance(inner, PointGoalEnv):
+            return None
+        radius, rim = self.settings.radius, self.settings.goal_radius
+        edge = radius + 2 * rim
+        canvas = Canvas((-edge, -rim), (edge, edge))
+        canvas.line(list(goal_places(self.settings, 100)), PALE, 0.02 * radius)
+        canvas.disc(
+            inner.goal, rim, blended(GREEN, 0.7 if reached(self.settings, inner.position, inner.goal) else 0.25)
+        )
+        canvas.disc((0, 0), 0.02 * radius, INK)
+        if len(inner.way) > 1:
+            canvas.line(inner.way, blended(BLUE, 0.5), 0.015 * radius)
+        canvas.disc(inner.position, 0.045 * radius, BLUE)
+        return canvas.shown()
+
 
 class PointGoalEnv(Env):
     """One plane. Everything is certain, and every episode begins at the origin."""
@@ -115,17 +135,20 @@ class PointGoalEnv(Env):
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-settings.step, settings.step, (2,), np.float64)
         self.position = np.zeros(2)
+        self.way = [self.position]  # of the episode, for pictures
 
     def reset(self, *, seed: int | None = None, options: Record | None = None) -> tuple[HostArray, Record]:
         """At the origin."""
         super().reset(seed=seed, options=options)
         self.position = np.zeros(2)
+        self.way = [self.position]
         return self.position.astype(np.float32), {}
 
     def step(self, action: Any) -> tuple[HostArray, float, bool, bool, Record]:
         """Moves by the action, each coordinate cut to the greatest step."""
         chosen = self.settings
         self.position = self.position + np.clip(np.asarray(action, np.float64), -chosen.step, chosen.step)
+        self.way.append(self.position)
         reward = float(reached(chosen, self.position, self.goal))
         if chosen.graded:
             reward *= 1.0 - float(np.linalg.norm(self.position - self.goal)) / chosen.goal_radius

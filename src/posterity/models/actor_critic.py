@@ -27,6 +27,8 @@ from posterity.settings import Settings, setting
 
 Params = TypeVar("Params")
 
+HIDDEN = (256, 256)  # units of each hidden layer
+CRITICS = 5
 PESSIMISM = 0.7  # deviations of the critics below their mean
 BATCH_SIZE = 512  # transitions
 LEARNING_RATE = 5e-4
@@ -37,21 +39,13 @@ INITIAL_ALPHA = 0.1
 
 
 class ActorCriticSettings(Settings):
-    """How the actor and the critics are learned."""
+    """An actor beside the model, and how it is learned."""
 
-    enabled: bool = setting(False, "Learn an actor and critics beside the model (the paper has none).")
-    gamma: float = setting(0.99, "Discount of the critics.", ge=0, lt=1)
-    hidden: int = setting(256, "Units of each of the two hidden layers of actor and critics.", ge=1)
-    critics: int = setting(5, "Critics, whose disagreement makes values careful.", ge=2)
-    updates_per_step: int = setting(4, "Gradient steps on the critics for every step in the environment.", ge=1)
-    earlier_share: float = setting(
-        0.5, "Share of a batch that comes from earlier tasks; the rest is of the present one.", ge=0, lt=1
+    updates_per_step: int = setting(
+        0, "Gradient steps on an actor's critics for every step in the environment; 0: no actor (paper).", ge=0
     )
     imagined_share: float = setting(
-        0.0, "Share of a batch that a model imagines, in short rollouts of the actor.", ge=0, lt=1
-    )
-    imagined_transitions: int = setting(
-        0, "Transitions of a task over which the imagined share falls to nothing; 0: it stays.", ge=0
+        0.0, "Share of a batch of the actor's that the model imagines, in short rollouts.", ge=0, lt=1
     )
 
 
@@ -100,21 +94,18 @@ class ActorCriticLoss(NamedTuple):
     entropy: jax.Array  # of the actor, in nats
 
 
-def init(key: jax.Array, obs_dim: int, action_dim: int, settings: ActorCriticSettings) -> ActorCriticTraining:
+def init(
+    key: jax.Array, obs_dim: int, action_dim: int, hidden: tuple[int, ...] = HIDDEN, critics: int = CRITICS
+) -> ActorCriticTraining:
     """An actor that acts at random, and critics for which nothing is worth anything."""
     actor_key, critic_key = jax.random.split(key)
-    hidden = (settings.hidden, settings.hidden)
     actor = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
     sizes = (obs_dim + action_dim, *hidden, 1)
-    critics = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, settings.critics))
+    ensemble = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, critics))
     nothing = jnp.float32(0.0)
     log_alpha = jnp.log(jnp.float32(INITIAL_ALPHA))
-    return ActorCriticTraining(
-        ActorCritic(actor, critics, nothing, nothing),
-        critics,
-        log_alpha,
-        *map(_adam_state, (actor, critics, log_alpha)),
-    )
+    optimisers = map(_adam_state, (actor, ensemble, log_alpha))
+    return ActorCriticTraining(ActorCritic(actor, ensemble, nothing, nothing), ensemble, log_alpha, *optimisers)
 
 
 def _quiet(layers: Layers) -> Layers:

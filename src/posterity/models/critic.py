@@ -30,16 +30,16 @@ from posterity.settings import Settings, setting
 
 HIDDEN = (128, 128)  # units of each hidden layer
 BATCH_SIZE = 256  # transitions
+GRADIENT_STEPS = 500  # after each iteration
+LEARNING_RATE = 1e-3
+TAU = 0.02  # how far the target network moves towards the network at every step
 
 
 class CriticSettings(Settings):
     """Whether and how a value after the horizon is learned."""
 
     enabled: bool = setting(False, "Add a learned value at the end of imagined rollouts (the paper has none).")
-    gamma: float = setting(0.99, "Discount of the value.", ge=0, lt=1)
-    gradient_steps: int = setting(500, "Gradient steps after each iteration.", ge=1)
-    learning_rate: float = setting(1e-3, "Adam's learning rate.", gt=0)
-    tau: float = setting(0.005, "How far the target network moves towards the network at every step.", gt=0, le=1)
+    gamma: float = setting(0.99, "Discount of the value, and of an actor's critics.", ge=0, lt=1)
 
 
 class Critic(NamedTuple):
@@ -106,25 +106,25 @@ def fit(
     training: CriticTraining,
     normaliser: Normaliser,
     draw: Callable[[jax.Array], CriticBatch],
-    settings: CriticSettings,
+    gamma: float,
+    steps: int = GRADIENT_STEPS,
 ) -> tuple[CriticTraining, jax.Array]:
     """Temporal differences. Returns the root mean square error of the last tenth of the steps, in units of V."""
-    adam, scale = optax.scale_by_adam(), _scale(normaliser, settings.gamma)
+    adam, scale = optax.scale_by_adam(), _scale(normaliser, gamma)
 
     def step(now: CriticTraining, batch: CriticBatch) -> tuple[CriticTraining, jax.Array]:
-        following = value(now.critic._replace(layers=now.target), normaliser, batch.next_obs, settings.gamma)
-        target = batch.reward + settings.gamma * jnp.where(batch.terminated > 0, 0.0, following)
+        following = value(now.critic._replace(layers=now.target), normaliser, batch.next_obs, gamma)
+        target = batch.reward + gamma * jnp.where(batch.terminated > 0, 0.0, following)
 
         def loss(layers: Layers) -> jax.Array:
-            error = _unbounded(layers, normaliser, batch.obs, settings.gamma) - target
+            error = _unbounded(layers, normaliser, batch.obs, gamma) - target
             return ((error / scale) ** 2).mean()
 
         error, gradient = jax.value_and_grad(loss)(now.critic.layers)
         change, optimiser = adam.update(gradient, now.optimiser)
-        layers = jax.tree.map(lambda old, move: old - settings.learning_rate * move, now.critic.layers, change)
-        followed = jax.tree.map(lambda old, new: old + settings.tau * (new - old), now.target, layers)
+        layers = jax.tree.map(lambda old, move: old - LEARNING_RATE * move, now.critic.layers, change)
+        followed = jax.tree.map(lambda old, new: old + TAU * (new - old), now.target, layers)
         return CriticTraining(now.critic._replace(layers=layers), followed, optimiser), error
 
-    steps = settings.gradient_steps
     learned, errors = chunked_scan.scan(step, training, draw, jax.random.split(key, steps))
     return learned, jnp.sqrt(errors[-max(1, steps // 10) :].mean())

@@ -181,7 +181,20 @@ def sample_mixed(key: jax.Array, replay: Replay, task: jax.Array, share: float, 
     which_key, task_key, place_key = jax.random.split(key, 3)
     earlier = (jax.random.uniform(which_key, (batch_size,)) < share) & (task > 0)
     chosen = jnp.where(earlier, jax.random.randint(task_key, (batch_size,), 0, jnp.maximum(task, 1)), task)
-    limit = jnp.maximum(replay.filled[chosen], 1)
+    there, present = replay.filled[chosen], replay.present
+    if present is not None:
+        there = jnp.where(earlier, jnp.minimum(there, replay.reward.shape[1]), there)
+    limit = jnp.maximum(there, 1)
     place = jnp.minimum((jax.random.uniform(place_key, (batch_size,)) * limit).astype(jnp.int32), limit - 1)
-    ended = None if replay.terminated is None else replay.terminated[chosen, place]
-    return Rows(*(kept[chosen, place] for kept in replay[:4]), task=chosen, terminated=ended)
+
+    def taken(kept: jax.Array, whole: jax.Array | None) -> jax.Array:
+        rows = kept[chosen, jnp.minimum(place, kept.shape[1] - 1)]
+        return (
+            rows if whole is None else jnp.where(earlier.reshape(-1, *(1 for _ in rows.shape[1:])), rows, whole[place])
+        )
+
+    wholes = (None,) * 4 if present is None else present[:4]
+    parts = (taken(kept, whole) for kept, whole in zip(replay[:4], wholes, strict=True))
+    own = None if present is None else present.terminated
+    ended = None if replay.terminated is None else taken(replay.terminated, own)
+    return Rows(*parts, task=chosen, terminated=ended)
