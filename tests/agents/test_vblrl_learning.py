@@ -24,7 +24,7 @@ LEARNER = {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4}
 SMALL = {
     "planner": {"horizon": 3, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
     "network": {"hidden": [8]},
-    "value": {"enabled": True, "gradient_steps": 3},
+    "value": {"gradient_steps": 3},
     "task_min_transitions": 12,
     "world_iterations": 1,
 }

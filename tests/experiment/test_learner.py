@@ -112,9 +112,13 @@ def test_a_misstep_is_said_in_one_line(run: Path):
     learner.observe(0.0, np.ones(3), False)
     with pytest.raises(UserError, match=f"has {STEPS} steps, and 1 were observed"):
         learner.update()
-    for wrong in ({"lane": 2}, {"tasks": 0}, {"iterations": 1}):
+    for load in (
+        lambda: posterity.load(run, lane=2),
+        lambda: posterity.load(run, tasks=0),
+        lambda: posterity.load(run, iterations=1),
+    ):
         with pytest.raises(UserError):
-            posterity.load(run, **wrong)
+            load()
 
 
 def test_a_run_stopped_within_a_task_goes_on_with_it(iterate, tmp_path: Path):

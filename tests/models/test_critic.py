@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.models import critic, normaliser
-from posterity.models.critic import CriticBatch, CriticSettings
+from posterity.models.critic import CriticBatch
 
-SETTINGS = CriticSettings(enabled=True, gamma=0.9, gradient_steps=4000, learning_rate=3e-3, tau=0.02)
+GAMMA, STEPS = 0.9, 6000
 HIDDEN = (32,)
 
 
@@ -24,8 +24,8 @@ def test_the_value_of_a_chain_is_its_discounted_rewards():
     """5; 1 + 0.9 x 5 = 5.5; 1 + 0.9 x 5.5 = 5.95; 6.355, backwards from the end. To 2 %."""
     units = normaliser.identity(1, 1)._replace(input_mean=jnp.array([1.5, 0.0]), target_mean=jnp.array([2.0, 0.0]))
     begin = critic.widened(critic.init(jax.random.key(0), 1, HIDDEN), jnp.float32(0.0), jnp.float32(5.0), 0.9)
-    learned, error = jax.jit(lambda now: critic.fit(jax.random.key(1), now, units, chain, SETTINGS))(begin)
-    got = critic.value(learned.critic, units, jnp.arange(4.0)[:, None], SETTINGS.gamma)
+    learned, error = jax.jit(lambda now: critic.fit(jax.random.key(1), now, units, chain, GAMMA, STEPS))(begin)
+    got = critic.value(learned.critic, units, jnp.arange(4.0)[:, None], GAMMA)
     np.testing.assert_allclose(got, [6.355, 5.95, 5.5, 5.0], rtol=0.02)
     assert float(error) < 0.05
 
@@ -33,8 +33,8 @@ def test_the_value_of_a_chain_is_its_discounted_rewards():
 def test_before_anything_is_learned_nothing_follows():
     """By the network itself: the bounds are wide."""
     fresh = critic.init(jax.random.key(0), 3, HIDDEN)
-    begin = critic.widened(fresh, jnp.float32(-5.0), jnp.float32(5.0), SETTINGS.gamma)
-    got = critic.value(begin.critic, normaliser.identity(3, 1), jnp.ones((5, 3)), SETTINGS.gamma)
+    begin = critic.widened(fresh, jnp.float32(-5.0), jnp.float32(5.0), GAMMA)
+    got = critic.value(begin.critic, normaliser.identity(3, 1), jnp.ones((5, 3)), GAMMA)
     np.testing.assert_array_equal(got, jnp.zeros(5))
 
 
@@ -49,20 +49,20 @@ def cut_off(seed: int) -> CriticBatch:
 
 def test_a_value_does_not_feed_on_its_own_guesses_where_episodes_were_cut_off():
     """Wide bounds, three worlds: without normalised layers values reach 140, 2,000 and 300,000; true is 33."""
-    settings = CriticSettings(enabled=True, gamma=0.97, gradient_steps=3000, tau=0.02)
+    gamma, steps = 0.97, 3000
     units = normaliser.identity(17, 1)._replace(target_mean=jnp.ones(18))
     far = jnp.float32(1e6)
-    training = critic.widened(critic.init(jax.random.key(0), 17), -far, far, settings.gamma)
+    training = critic.widened(critic.init(jax.random.key(0), 17), -far, far, gamma)
 
     def draw(rows: CriticBatch, key: jax.Array) -> CriticBatch:
         place = jax.random.randint(key, (64,), 0, 200)
         return CriticBatch(*(column[place] for column in rows))
 
-    fit = jax.jit(lambda key, now, rows: critic.fit(key, now, units, partial(draw, rows), settings))
+    fit = jax.jit(lambda key, now, rows: critic.fit(key, now, units, partial(draw, rows), gamma, steps))
     for world in range(3):
         rows = cut_off(world)
         training, _ = fit(jax.random.key(world), training, rows)
-        worth = critic.value(training.critic, units, rows.next_obs, settings.gamma)
+        worth = critic.value(training.critic, units, rows.next_obs, gamma)
         assert float(jnp.abs(worth).max()) < 60.0
         assert 20.0 < float(worth.mean()) < 45.0
 

@@ -263,7 +263,7 @@ class Training:
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
         training = critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), gamma)
-        return critic.fit(jax.random.fold_in(key, 2), training, units, draw, gamma)
+        return critic.fit(jax.random.fold_in(key, 2), training, units, draw, gamma, self.settings.value.gradient_steps)
 
     def check(self, key: jax.Array, model: DynamicsModel, rows: Transition) -> dict[str, jax.Array]:
         """How well the acting model foretold this iteration, which it has not learned from yet."""

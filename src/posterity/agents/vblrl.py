@@ -236,7 +236,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         return DynamicsModel(plain, units, noise, target_std, critic, latents, termination, actor)
 
     def _fresh_critic(self, keys: Keys) -> CriticTraining | None:
-        return self.programs.init_critic([key.fold("value") for key in keys]) if self.settings.value.enabled else None
+        due = self.settings.value.gradient_steps
+        return self.programs.init_critic([key.fold("value") for key in keys]) if due else None
 
     def _fresh_actor(self, keys: Keys) -> ActorCriticTraining | None:
         due = self.settings.policy.updates_per_step

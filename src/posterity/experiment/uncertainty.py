@@ -103,7 +103,7 @@ def _agent(kind: Kind, config: RunConfig, spec: Spec) -> Vblrl:
     chosen = find_method(kind.method)
     settings = config.agent.model_dump()
     settings |= {"members": kind.members, "latent": {"size": kind.latent}, "world_iterations": 1}
-    settings |= {"task_min_transitions": 1, "value": {"enabled": False}}
+    settings |= {"task_min_transitions": 1, "value": {"gradient_steps": 0}}
     settings["planner"] |= {"particles": NETWORKS}
     budget = Budget(EARLIER + 1, 1, COUNTS[-1])
     agent = chosen.build(spec, chosen.settings_type().model_validate(settings), budget)

@@ -4,7 +4,7 @@
 
     V(s) <- r + gamma V_target(s') (1 - terminated)         on the task's transitions; V_target follows V slowly
 
-Departure: the paper's planner ends at its horizon (`enabled` off). What pays within it and costs after it, such as a
+Departure: the paper's planner ends at its horizon (`gradient_steps` 0). What pays within it and costs after it, such as a
 leap whose landing lies beyond, then looks good. V is of the behaviour that collected the data, which the planner
 improves on. It starts from the task before, and never sees which task it is.
 
@@ -30,7 +30,6 @@ from posterity.settings import Settings, setting
 
 HIDDEN = (128, 128)  # units of each hidden layer
 BATCH_SIZE = 256  # transitions
-GRADIENT_STEPS = 500  # after each iteration
 LEARNING_RATE = 1e-3
 TAU = 0.02  # how far the target network moves towards the network at every step
 
@@ -38,7 +37,9 @@ TAU = 0.02  # how far the target network moves towards the network at every step
 class CriticSettings(Settings):
     """Whether and how a value after the horizon is learned."""
 
-    enabled: bool = setting(False, "Add a learned value at the end of imagined rollouts (the paper has none).")
+    gradient_steps: int = setting(
+        0, "Gradient steps after each iteration on a value after the horizon; 0: there is none (paper).", ge=0
+    )
     gamma: float = setting(0.99, "Discount of the value, and of an actor's critics.", ge=0, lt=1)
 
 
@@ -107,7 +108,7 @@ def fit(
     normaliser: Normaliser,
     draw: Callable[[jax.Array], CriticBatch],
     gamma: float,
-    steps: int = GRADIENT_STEPS,
+    steps: int,
 ) -> tuple[CriticTraining, jax.Array]:
     """Temporal differences. Returns the root mean square error of the last tenth of the steps, in units of V."""
     adam, scale = optax.scale_by_adam(), _scale(normaliser, gamma)
