@@ -1,0 +1,34 @@
+"""Upper confidence bounds: the mean model, in which a pair pays for what is uncertain about its value.
+
+    bonus(s, a)  =  beta SD[ r(s, a) + gamma sum_s' p(s' | s, a) V(s') ]            SD over the posterior of the row
+
+This is a variance-based bonus (Sorg, Singh and Lewis 2010) in units of value, as in the uncertainty Bellman equation
+(O'Donoghue et al. 2018). Unlike the bonus of BEB it asks what there is to learn and not how often a pair was seen. A
+step that every task takes alike pays nothing, and neither does an outcome that leads to states as good as each other.
+V is the value of this very plan, so bonus and plan are found in turn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posterity.tabular.explorers.base import Explorer, Moment, Plan, Posterior
+from posterity.tabular.mdp import greedy
+from posterity.tabular.solve import solve
+
+ROUNDS = 3  # of bonus and plan; the first has the values of the last plan
+
+
+class Ucb(Explorer):
+    """Greedy in the mean model with a bonus of `bonus` standard deviations."""
+
+    def plan(self, generator: np.random.Generator, posterior: Posterior, moment: Moment) -> Plan:
+        """Modified policy iteration from the values of the last plan, for each round's bonus."""
+        mean, gamma, tolerance = posterior.mean(), self.planning.gamma, self.planning.tolerance
+        values = np.where(self.spec.terminal, 0.0, moment.values)
+        quality = mean.reward
+        for _ in range(ROUNDS):
+            extra = self.planning.bonus * np.sqrt(posterior.variance(values, gamma))
+            solution = solve(mean._replace(reward=mean.reward + extra), gamma, tolerance, values)
+            values, quality = solution.values, solution.action_values
+        return Plan(greedy(quality), values, self.nothing())
