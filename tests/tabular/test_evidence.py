@@ -10,7 +10,6 @@ from posterity.tabular.evidence import Evidence, doubt, fit_dirichlet, widened
 from posterity.tabular.hyperprior import Hyperprior
 from posterity.types import FloatArray
 
-
 BEFORE = Hyperprior(1.5, 1.0, 2.0)  # weak, and no two numbers alike
 
 
