@@ -201,3 +201,14 @@ def test_the_best_path_is_the_one_that_brute_force_finds(seed: int):
 def test_search_by_path_needs_a_layout():
     with pytest.raises(UserError, match="needs a family that declares a layout"):
         Path(SPEC, PLANNING)
+
+
+def test_values_that_are_all_uncertain_do_not_lift_each_other_without_end():
+    """Rows of which next to nothing is known, planned a hundred times: no value exceeds what can be earned for long."""
+    models = given(2, seed=1).models
+    wild = Given(models._replace(probability=np.stack([np.eye(3)[[[0, 1]] * 3], np.eye(3)[[[2, 0]] * 3]])))
+    explorer, values = EXPLORERS["ucb"](SPEC, PLANNING._replace(bonus=10.0)), np.zeros(3)
+    for _ in range(100):
+        values = explorer.plan(np.random.default_rng(0), wild, START._replace(values=values)).values
+    assert np.isfinite(values).all()
+    assert values.max() < 200.0  # all bonuses at their cap of r_max / (1 - gamma) = 10, for ever, come to 100
