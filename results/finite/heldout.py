@@ -4,7 +4,8 @@
 
 Nobody plans here: 16 tasks of a family are walked through, 600 steps each, by a random policy that prefers some
 actions. Before each task the world posterior of the tasks before it gives the log probability of what will be seen, in
-nats for each pair that is visited. Means over four worlds, or four streams of tasks. Corridors begin with a prior of 0.1.
+nats for each pair that is visited. Means over four worlds, or four streams of tasks. Corridors begin with a prior of
+0.1.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Explorers beside each other on fresh worlds: writes peers/seeds.csv and peers/table.csv.
+"""Explorers beside each other on fresh worlds: writes peers/seeds.csv, table.csv and explorers.png.
 
     python results/finite/peers.py cells                the comparisons, one a line: a family and a way to act
     python results/finite/peers.py run "CELL"           one of them: adds its seeds to seeds.csv, 5 to 40 CPU seconds
@@ -18,13 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 from scipy import stats
 
 import posterity
 from posterity.experiment import truth
 from posterity.report.metrics import suboptimal_steps
 
+mpl.use("Agg")
 HERE = Path(__file__).parent / "peers"
 SCORES = ("steps", "return", "first return")
 truth._radius = lambda *_: None  # most of the time of such short runs, and not needed here
@@ -43,6 +46,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "boss, no transfer": {"explorer": "boss", "models": 5, "transfer": False},
 }
 KINDS: dict[str, dict[str, Any]] = {"best": {}, "best, kinds": {"kinds": 6}, "best, no transfer": {"transfer": False}}
+AGAIN = {way: WAYS[way] for way in ("best", "best, no transfer", "beb")}  # where beb was below best, on other worlds
 BAMCP: dict[str, dict[str, Any]] = {"best": {}, "bamcp": {"explorer": "bamcp", "simulations": 60}}
 
 
@@ -58,12 +62,16 @@ class Place(NamedTuple):
     run: dict[str, Any]
 
 
+LIKENESS = (1, 2, 5, 10, 20)
+LIKENESSES = tuple(f"random-mdp {alike}" for alike in LIKENESS)
+ALL = "random-mdp, all"
 SHORT = {"tasks": 10, "iterations": 60}
 PLACES = {
     **{
         f"random-mdp {alike}": Place("random-mdp", {"concentration": alike}, WAYS, (41, 42), 4, 5, SHORT)
-        for alike in (1, 2, 5, 10, 20)
+        for alike in LIKENESS
     },
+    "random-mdp 2, again": Place("random-mdp", {"concentration": 2}, AGAIN, (43, 44), 4, 5, SHORT),
     "river-swim": Place("river-swim", {}, WAYS, (0,), 6, 5, {"tasks": 10}),
     "chain": Place("chain", {}, WAYS, (0,), 6, 5, {"tasks": 10}),
     "kinds": Place("random-mdp", {"concentration": 20, "kinds": 3}, KINDS, (41, 42), 4, 9, {**SHORT, "tasks": 16}),
@@ -117,14 +125,27 @@ def run(cell: str) -> None:
     print(cell, *(f"{interval([float(str(line[4 + n])) for line in lines])[0]:.4g}" for n in range(3)), flush=True)
 
 
+def averaged(rows: list[list[str]]) -> list[list[str]]:
+    """Lines of `random-mdp, all`: for every seed the mean over the five likenesses, of ways that have them all."""
+    found: dict[tuple[str, str], list[list[str]]] = {}
+    for line in {(line[0], line[1], line[3]): line for line in rows if line[0] in LIKENESSES}.values():
+        found.setdefault((line[1], line[3]), []).append(line)
+    return [
+        [ALL, way, lines[0][2], seed, *(str(np.mean([float(line[n]) for line in lines])) for n in range(4, 8))]
+        for (way, seed), lines in found.items()
+        if len(lines) == len(LIKENESSES)
+    ]
+
+
 def table() -> None:
     """table.csv: every cell, alone and against `best` on the same seeds."""
     with (HERE / "seeds.csv").open() as file:
         rows = [line for line in csv.reader(file) if line[0] in PLACES]
+    rows += averaged(rows)
     lines: list[tuple[str, ...]] = [
         ("family", "way", "score", "mean", "half", "minus_best", "half_of_it", "seeds", "first_task", "seconds")
     ]
-    for cell in cells():
+    for cell in [*cells(), *(f"{ALL}: {way}" for way in WAYS)]:
         name, way = cell.split(": ", 1)
         mine, best = ({line[3]: line for line in rows if line[:2] == [name, each]} for each in (way, "best"))
         if not mine:
@@ -134,9 +155,35 @@ def table() -> None:
             apart = np.array([float(mine[seed][column]) - float(best[seed][column]) for seed in mine])
             numbers = [f"{number:.4g}" for number in (*interval(values), *interval(apart))]
             seconds = np.mean([float(line[7]) for line in mine.values()])
-            lines.append((name, way, score, *numbers, str(len(values)), str(PLACES[name].late), f"{seconds:.1f}"))
+            late = PLACES[name].late if name in PLACES else 5
+            lines.append((name, way, score, *numbers, str(len(values)), str(late), f"{seconds:.1f}"))
     with (HERE / "table.csv").open("w", newline="") as file:
         csv.writer(file).writerows(lines)
+    drawn(lines)
+
+
+def drawn(lines: list[tuple[str, ...]]) -> None:
+    """explorers.png: steps by how alike tasks are."""
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    for way in ("best", "best, no transfer", "beb", "voi", "psrl", "psrl, no transfer", "boss, as in the paper"):
+        points = [
+            (int(line[0].split()[1]), float(line[3]), float(line[4]))
+            for line in lines
+            if line[1:3] == (way, "steps") and line[0] in LIKENESSES
+        ]
+        if points:
+            alike, mean, half = np.array(points).T
+            shown = "best (ucb)" if way == "best" else way
+            axes.errorbar(alike, mean, half, label=shown, capsize=3, linestyle="--" if "no transfer" in way else "-")
+    axes.set_xscale("log")
+    axes.set_xticks(LIKENESS, [str(number) for number in LIKENESS])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("how alike tasks are (concentration of the hidden world)")
+    axes.set_ylabel("steps of a task that are not 1-optimal")
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE / "explorers.png", dpi=150)
 
 
 def main(what: str, cell: str = "") -> None:
