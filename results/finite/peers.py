@@ -35,8 +35,8 @@ truth._radius = lambda *_: None  # most of the time of such short runs, and not 
 WAYS: dict[str, dict[str, Any]] = {
     "best": {},
     "best, no transfer": {"transfer": False},
-    "beb": {"explorer": "beb"},
-    "beb, no transfer": {"explorer": "beb", "transfer": False},
+    "beb": {"explorer": "beb", "bonus": 1.0},
+    "beb, no transfer": {"explorer": "beb", "bonus": 1.0, "transfer": False},
     "voi": {"explorer": "voi", "models": 10},
     "voi, no transfer": {"explorer": "voi", "models": 10, "transfer": False},
     "psrl": {"explorer": "psrl"},

@@ -65,7 +65,9 @@ class BlrlSettings(Settings):
     places: Places = setting(
         "each", "Of a family with a layout: each thing has likely places of its own, or places may be alike."
     )
-    bonus: float = setting(1.0, "Of beb: the bonus of a pair that nothing is known of; of ucb: how many standard deviations.", ge=0)
+    bonus: float = setting(
+        1.0, "Of beb: the bonus of a pair that nothing is known of; of ucb: how many standard deviations.", ge=0
+    )
     simulations: int = setting(100, "Of explorer bamcp: simulated histories for each action.", ge=1)
 
 
