@@ -23,7 +23,7 @@ from posterity.tabular.dirichlet import DirichletRows, Rows, TaskRows
 from posterity.types import Budget, FloatArray, Key, Task
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from own_family import Corridor
+from own_family import Corridor  # pyright: ignore[reportMissingImports]
 
 TASKS, STEPS, WORLDS = 16, 600, range(100, 104)
 PARTS = {"1": slice(0, 1), "2-4": slice(1, 4), "5-8": slice(4, 8), "9-16": slice(8, 16)}

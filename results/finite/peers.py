@@ -1,9 +1,9 @@
 """Explorers beside each other on fresh worlds: writes peers/seeds.csv, table.csv and explorers.png.
 
     python results/finite/peers.py cells                the comparisons, one a line: a family and a way to act
-    python results/finite/peers.py run "CELL"           one of them: adds its seeds to seeds.csv, 5 to 40 CPU seconds
+    python results/finite/peers.py run "CELL"           one of them: adds the seeds that seeds.csv does not have
     python results/finite/peers.py table                table.csv from seeds.csv
-    python results/finite/peers.py                      all of this, about twelve CPU minutes
+    python results/finite/peers.py                      all of this, about twenty CPU minutes
 
 A line of the table is the mean over seeds of the tasks from `first_task` on, with a 95 % interval (Student's t), and
 the difference to `best` on the same seeds and tasks with its own interval. Runs are made in a folder that is thrown
@@ -46,7 +46,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "boss, no transfer": {"explorer": "boss", "models": 5, "transfer": False},
 }
 KINDS: dict[str, dict[str, Any]] = {"best": {}, "best, kinds": {"kinds": 6}, "best, no transfer": {"transfer": False}}
-AGAIN = {way: WAYS[way] for way in ("best", "best, no transfer", "beb")}  # where beb was below best, on other worlds
 BAMCP: dict[str, dict[str, Any]] = {"best": {}, "bamcp": {"explorer": "bamcp", "simulations": 60}}
 
 
@@ -68,10 +67,9 @@ ALL = "random-mdp, all"
 SHORT = {"tasks": 10, "iterations": 60}
 PLACES = {
     **{
-        f"random-mdp {alike}": Place("random-mdp", {"concentration": alike}, WAYS, (41, 42), 4, 5, SHORT)
+        f"random-mdp {alike}": Place("random-mdp", {"concentration": alike}, WAYS, (41, 42, 61, 62), 4, 5, SHORT)
         for alike in LIKENESS
     },
-    "random-mdp 2, again": Place("random-mdp", {"concentration": 2}, AGAIN, (43, 44), 4, 5, SHORT),
     "river-swim": Place("river-swim", {}, WAYS, (0,), 6, 5, {"tasks": 10}),
     "chain": Place("chain", {}, WAYS, (0,), 6, 5, {"tasks": 10}),
     "kinds": Place("random-mdp", {"concentration": 20, "kinds": 3}, KINDS, (41, 42), 4, 9, {**SHORT, "tasks": 16}),
@@ -90,11 +88,22 @@ def cells() -> list[str]:
     return [f"{name}: {way}" for name, place in PLACES.items() for way in place.ways]
 
 
+def recorded() -> list[list[str]]:
+    """The lines of seeds.csv."""
+    if not (HERE / "seeds.csv").exists():
+        return []
+    with (HERE / "seeds.csv").open() as file:
+        return list(csv.reader(file))
+
+
 def measured(cell: str) -> Iterator[tuple[object, ...]]:
     """A line for every seed of a cell: steps not 1-optimal, return and first return, means over the late tasks."""
     name, way = cell.split(": ", 1)
     place = PLACES[name]
+    had = {tuple(line[:3]) for line in recorded()}
     for number, world in enumerate(place.worlds):
+        if (name, way, str(world)) in had:
+            continue
         began = time.process_time()
         env = {**place.env, "world": world} if place.family == "random-mdp" else place.env
         with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +131,7 @@ def run(cell: str) -> None:
     lines = list(measured(cell))
     with (HERE / "seeds.csv").open("a", newline="") as file:
         csv.writer(file).writerows(lines)
-    print(cell, *(f"{interval([float(str(line[4 + n])) for line in lines])[0]:.4g}" for n in range(3)), flush=True)
+    print(cell, f"{len(lines)} seeds", flush=True)
 
 
 def averaged(rows: list[list[str]]) -> list[list[str]]:
@@ -139,8 +148,7 @@ def averaged(rows: list[list[str]]) -> list[list[str]]:
 
 def table() -> None:
     """table.csv: every cell, alone and against `best` on the same seeds."""
-    with (HERE / "seeds.csv").open() as file:
-        rows = [line for line in csv.reader(file) if line[0] in PLACES]
+    rows = [line for line in recorded() if line[0] in PLACES]
     rows += averaged(rows)
     lines: list[tuple[str, ...]] = [
         ("family", "way", "score", "mean", "half", "minus_best", "half_of_it", "seeds", "first_task", "seconds")
@@ -165,7 +173,8 @@ def table() -> None:
 def drawn(lines: list[tuple[str, ...]]) -> None:
     """explorers.png: steps by how alike tasks are."""
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
-    for way in ("best", "best, no transfer", "beb", "voi", "psrl", "psrl, no transfer", "boss, as in the paper"):
+    ways = ("best", "best, no transfer", "beb", "voi", "psrl", "psrl, no transfer", "boss, as in the paper")
+    for number, way in enumerate(ways):
         points = [
             (int(line[0].split()[1]), float(line[3]), float(line[4]))
             for line in lines
@@ -174,11 +183,14 @@ def drawn(lines: list[tuple[str, ...]]) -> None:
         if points:
             alike, mean, half = np.array(points).T
             shown = "best (ucb)" if way == "best" else way
-            axes.errorbar(alike, mean, half, label=shown, capsize=3, linestyle="--" if "no transfer" in way else "-")
+            aside = 1.025 ** (number - 3)  # so that intervals do not cover each other
+            axes.errorbar(
+                alike * aside, mean, half, label=shown, capsize=3, linestyle="--" if "no transfer" in way else "-"
+            )
     axes.set_xscale("log")
     axes.set_xticks(LIKENESS, [str(number) for number in LIKENESS])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 560)
     axes.set_xlabel("how alike tasks are (concentration of the hidden world)")
     axes.set_ylabel("steps of a task that are not 1-optimal")
     axes.legend(frameon=False, fontsize=8, ncols=2)
