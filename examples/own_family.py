@@ -2,7 +2,7 @@
 
 In the folder of this file:
 
-    posterity run own_family.py:Corridor --known 5 --concentration 0.1 --strength 0.3
+    posterity run own_family.py:Corridor --known 5 --concentration 0.1
     posterity report runs/own_family-Corridor-blrl-001
 """
 

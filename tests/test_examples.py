@@ -36,7 +36,7 @@ def returns(records: list[dict], task: int) -> list[float]:
 
 def test_a_family_of_ones_own_is_learned(tmp_path: Path):
     """Few corridors have their exit at the left, so the prior soon finds the right one at once."""
-    records = run(tmp_path / "run", "own_family.py:Corridor --known 5 --concentration 0.1 --strength 0.3")
+    records = run(tmp_path / "run", "own_family.py:Corridor --known 5 --concentration 0.1")
     assert np.mean([returns(records, task)[-1] for task in range(10, 20)]) > 0.9
 
 

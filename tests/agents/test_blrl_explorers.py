@@ -28,8 +28,9 @@ CASES: dict[str, tuple[FiniteFamily, dict[str, Any]]] = {
     "certainty": (RandomMDP(), {"explorer": "certainty", "transfer": False}),
     "bamcp": (RandomMDP(), {"explorer": "bamcp", "simulations": 4}),
     "voi": (RandomMDP(), {"explorer": "voi", "unknown": "task"}),
+    "ucb": (RandomMDP(), {"explorer": "ucb", "unknown": "task"}),
     "path": (ItemSearch(), {"explorer": "path", "places": "alike"}),
-    "kinds": (RandomMDP(), {"explorer": "voi", "kinds": 2}),
+    "kinds": (RandomMDP(), {"explorer": "ucb", "kinds": 2}),
 }
 EVERY = pytest.mark.parametrize("case", CASES)
 

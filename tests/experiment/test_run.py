@@ -257,7 +257,7 @@ def test_learning_transfers(tmp_path: Path):
 def test_a_family_of_ones_own_runs_by_its_module_and_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     example = Path(__file__).parents[2] / "examples"
     monkeypatch.syspath_prepend(str(example))
-    settings = {"known": 5, "concentration": 0.1, "strength": 0.3}
+    settings = {"known": 5, "concentration": 0.1}
     run = posterity.run("own_family:Corridor", seeds=5, out=tmp_path / "run", agent=settings)
     assert run.returns.shape == (5, 20, 8)
     assert run.returns[:, 10:, 0].mean() > 0.4, "what earlier corridors taught"

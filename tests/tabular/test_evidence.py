@@ -6,15 +6,18 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from posterity.tabular import tails
-from posterity.tabular.evidence import SPREAD, Evidence, fit_dirichlet, widened
+from posterity.tabular.evidence import Evidence, doubt, fit_dirichlet, widened
+from posterity.tabular.hyperprior import Hyperprior
 from posterity.types import FloatArray
 
+BEFORE = Hyperprior(1.5, 1.0, 2.0)  # weak, and no two numbers alike
 
-def problem(counts: FloatArray, strength: float, centre: float = 3.0) -> Evidence:
+
+def problem(counts: FloatArray, before: Hyperprior = BEFORE) -> Evidence:
     """The evidence of one row, with the counts [C, M] of C tasks."""
     bins = tails.edges(int(counts.sum(axis=1).max()))
     kept = [tails.tails_of(each, bins).sum(axis=0)[None] for each in (counts, counts.sum(axis=1))]
-    return Evidence.of(kept[0], kept[1], tails.middles(bins), centre, strength)
+    return Evidence.of(kept[0], kept[1], tails.middles(bins), before)
 
 
 def drawn(truth: FloatArray, tasks: int, steps: int, seed: int = 1) -> FloatArray:
@@ -30,16 +33,16 @@ def polya(counts: FloatArray, alpha: FloatArray) -> float:
     return float(ends.sum())
 
 
-def brute(counts: FloatArray, alpha: FloatArray, strength: float, centre: float) -> float:
+def brute(counts: FloatArray, alpha: FloatArray, before: Hyperprior = BEFORE) -> float:
     """What the docstring of evidence.py says, from the counts of the tasks themselves."""
     whole, total = alpha.sum(), counts.sum(axis=1)
     worth = (total * (1.0 + whole) / (total + whole)).sum()
     seen = (counts.sum(axis=0) > 0).sum()
     return (
         polya(counts, alpha)
-        + strength * np.log(alpha / whole).sum() / len(alpha)
-        - strength * np.log(whole / centre) ** 2 / (2.0 * SPREAD**2)
-        - (seen - 1) / 2.0 * np.log(worth + centre)
+        + before.evenness * np.log(alpha / whole).sum() / len(alpha)
+        - (np.log(whole) - before.log_mean) ** 2 / (2.0 * before.log_sd**2)
+        - (seen - 1) / 2.0 * np.log(worth + before.evenness)
     )
 
 
@@ -61,13 +64,13 @@ def test_the_evidence_of_tails_is_that_of_the_counts(alpha: list[float]):
     at, other = np.array(alpha), np.array([1.0, 1.0, 1.0])
     for steps, tolerance in ((20, 1e-9), (900, 1 / 200)):
         counts = drawn(np.array([1.5, 4.0, 0.5]), 50, steps)
-        found = problem(counts, 1.0)
+        found = problem(counts)
         mine = found.value(at[None])[0] - found.value(other[None])[0]
-        assert mine == pytest.approx(brute(counts, at, 1.0, 3.0) - brute(counts, other, 1.0, 3.0), rel=tolerance)
+        assert mine == pytest.approx(brute(counts, at) - brute(counts, other), rel=tolerance)
 
 
 def test_slopes_are_those_of_the_value():
-    found, alpha, small = problem(drawn(np.array([1.5, 4.0, 0.5]), 30, 60), 2.0), np.array([[0.7, 2.5, 0.4]]), 1e-5
+    found, alpha, small = problem(drawn(np.array([1.5, 4.0, 0.5]), 30, 60)), np.array([[0.7, 2.5, 0.4]]), 1e-5
     rise, fall, diagonal, common = found.slopes(alpha)
     for k in range(3):
         ahead, behind = alpha.copy(), alpha.copy()
@@ -83,7 +86,7 @@ def test_slopes_are_those_of_the_value():
 @pytest.mark.parametrize(("tasks", "steps"), [(1, 30), (4, 10), (60, 40), (5000, 30)])
 def test_the_fit_is_the_maximum_that_a_general_optimiser_finds(tasks: int, steps: int):
     """To a thousandth of a nat, also with thousands of tasks, where an earlier one stopped 23 nats short."""
-    found = problem(drawn(np.array([1.5, 4.0, 0.5]), tasks, steps), 1.0)
+    found = problem(drawn(np.array([1.5, 4.0, 0.5]), tasks, steps))
     mine = found.value(fit_dirichlet(found, np.ones((1, 3))))[0]
     best = max(
         -minimize(
@@ -100,35 +103,47 @@ def test_the_fit_is_the_maximum_that_a_general_optimiser_finds(tasks: int, steps
 def test_with_many_tasks_the_fit_finds_the_world_they_come_from():
     """400 tasks of 40 observations."""
     truth = np.array([1.5, 4.0, 0.5])
-    found = problem(drawn(truth, 400, 40), 1.0)
+    found = problem(drawn(truth, 400, 40))
     np.testing.assert_allclose(fit_dirichlet(found, np.ones((1, 3)))[0], truth, rtol=0.15)
 
 
 def test_few_tasks_do_not_look_more_alike_than_they_are():
     """Three tasks of a world with concentration 6: in the middle of many worlds the fit is within a factor of two."""
     fits = [
-        fit_dirichlet(problem(drawn(np.array([1.5, 4.0, 0.5]), 3, 60, seed), 1.0), np.ones((1, 3))).sum()
+        fit_dirichlet(problem(drawn(np.array([1.5, 4.0, 0.5]), 3, 60, seed)), np.ones((1, 3))).sum()
         for seed in range(40)
     ]
     assert 3.0 < np.median(fits) < 12.0
 
 
-def test_the_hyperprior_is_scale_free():
-    """With counts of nothing, the fit is the prior before any task, whatever its concentration."""
+def test_with_counts_of_nothing_the_fit_is_the_prior_before_any_task():
+    """Whatever its concentration: nothing in the fit has a scale of its own."""
     for centre in (0.03, 3.0, 300.0):
-        found = problem(np.array([[1.0, 0.0, 0.0]]), 1.0, centre)
+        found = problem(np.array([[1.0, 0.0, 0.0]]), Hyperprior.first(centre))
         nothing = found._replace(tails=0 * found.tails, total=0 * found.total, seen=0 * found.seen)
         fitted = fit_dirichlet(nothing, np.array([[centre / 2, centre / 6, centre / 9]]), tolerance=1e-10)
         np.testing.assert_allclose(fitted, centre / 3, rtol=1e-2)
-        np.testing.assert_allclose(widened(nothing, fitted), fitted, rtol=1e-2)
+        np.testing.assert_allclose(widened(nothing, fitted, centre), fitted, rtol=1e-2)
+        assert doubt(nothing, fitted)[0] == pytest.approx(1.0)  # as unsure of ln c as before
+
+
+def test_doubt_is_the_variance_of_the_logarithm_of_the_concentration():
+    """By brute force: the density along c at the mean that was found, on a grid. 40 tasks leave a deviation of 0.2."""
+    found = problem(drawn(np.array([1.5, 4.0, 0.5]), 40, 60))
+    fitted = fit_dirichlet(found, np.ones((1, 3)))
+    logs = np.linspace(-2.0, 2.0, 801)
+    weight = np.exp([found.value(fitted * np.exp(at))[0] - found.value(fitted)[0] for at in logs])
+    mean = (weight * logs).sum() / weight.sum()
+    variance = (weight * (logs - mean) ** 2).sum() / weight.sum()
+    assert doubt(found, fitted)[0] == pytest.approx(variance, rel=0.1)
 
 
 def test_the_error_of_the_mean_widens_the_prior_of_few_tasks_and_not_of_many():
     truth = np.array([30.0, 80.0, 10.0])
     ratio = []
     for tasks in (2, 1000):
-        found = problem(drawn(truth, tasks, 50), 1.0)
+        found = problem(drawn(truth, tasks, 50))
         fitted = fit_dirichlet(found, np.ones((1, 3)))
-        ratio.append(widened(found, fitted).sum() / fitted.sum())
+        ratio.append(widened(found, fitted, 3.0).sum() / fitted.sum())
     assert ratio[0] < 0.7
     assert ratio[1] > 0.98

@@ -61,3 +61,11 @@ def test_the_probabilities_of_kinds_are_bayes_rule():
         logs.append(np.log(np.prod(predicted) * max(worlds.tasks[kind], 1.0)))
     expected = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_allclose(KINDS.probabilities(task), expected, rtol=1e-9)
+
+
+def test_the_variance_of_what_a_pair_is_worth_is_that_of_sampled_models_of_all_kinds():
+    worlds, values = learned(), np.array([0.0, 3.0])
+    task = after(worlds, 1, 1)
+    drawn = KINDS.sample(np.random.default_rng(0), worlds, task, ALL, 20_000)
+    brute = (drawn.reward + 0.9 * (drawn.probability * values).sum(axis=-1)).var(axis=0)
+    np.testing.assert_allclose(KINDS.variance(worlds, task, ALL, values, 0.9), brute, rtol=0.08)

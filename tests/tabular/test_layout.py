@@ -139,3 +139,16 @@ def test_places_that_are_alike_are_learned_as_alike_and_others_as_they_are():
     assert shares["uneven"][0, 0] / shares["uneven"][0].sum() > 0.9
     for name, alpha in (("even", even), ("uneven", uneven)):
         np.testing.assert_allclose(shares[name].sum(axis=1), alpha[:, :4].sum(axis=1))
+
+
+def test_the_variance_of_what_a_pair_is_worth_is_that_of_sampled_worlds():
+    """Cell 1 was empty: of entering it nothing is open. 20,000 worlds, 5 standard errors."""
+    belief, values = corridor(), np.array([0.2, 0.5, 0.3, 0.1, 0.0])
+    world, task, known = belief.prior(), walk(corridor(), (0, 1, 1)), np.ones((5, 2), dtype=bool)
+    drawn = belief.sample(np.random.default_rng(0), world, task, known, 20_000)
+    assert drawn.successor is not None
+    brute = (drawn.reward + 0.9 * (drawn.probability * values[drawn.successor]).sum(axis=-1)).var(axis=0)
+    found = belief.variance(world, task, known, values, 0.9)
+    np.testing.assert_allclose(found, brute, atol=0.01)
+    assert found[0, 1] == 0.0
+    assert found[1, 1] > 0.1

@@ -42,7 +42,8 @@ class BlrlSettings(Settings):
     """What BLRL and BOSS can be told."""
 
     explorer: Name = setting(
-        "boss", "How to act on the posterior: boss (the paper's merged MDP), psrl, beb, certainty, bamcp, voi or path."
+        "boss",
+        "How to act on the posterior: boss (the paper's merged MDP), psrl, beb, ucb, certainty, bamcp, voi or path.",
     )
     transfer: bool = setting(True, "Let the world posterior learn; false: every task begins with the same prior.")
     models: int = setting(5, "K: models sampled from the posterior and merged (paper: 5).", ge=1)
@@ -54,7 +55,7 @@ class BlrlSettings(Settings):
         "evidence", "How tasks become the world posterior: evidence (fit the Dirichlet) or counts (add them up)."
     )
     strength: float = setting(
-        4.0, "Weight of the prior on how alike tasks are, for pooling by evidence, in observations.", gt=0, le=1000
+        4.0, "Of pooling by evidence: what the first guess of how alike tasks are is worth, in rows.", gt=0, le=1000
     )
     kinds: int = setting(1, "Kinds of tasks at most; with several, the kind of a task is inferred.", ge=1, le=100)
     unknown: Literal["world", "task"] = setting(
@@ -64,7 +65,9 @@ class BlrlSettings(Settings):
     places: Places = setting(
         "each", "Of a family with a layout: each thing has likely places of its own, or places may be alike."
     )
-    bonus: float = setting(1.0, "Of explorer beb: the bonus of a pair that nothing is known of.", ge=0)
+    bonus: float = setting(
+        1.0, "Of beb: the bonus of a pair that nothing is known of; of ucb: how many standard deviations.", ge=0
+    )
     simulations: int = setting(100, "Of explorer bamcp: simulated histories for each action.", ge=1)
 
 

@@ -50,6 +50,10 @@ class Belief(Protocol[World, TaskState]):
         """[S, A] what the posterior of a pair is worth in observations."""
         ...
 
+    def variance(self, world: World, task: TaskState, known: BoolArray, values: FloatArray, gamma: float) -> FloatArray:
+        """[S, A] how uncertain it is what a pair pays and, discounted, the value [S] that it leads to."""
+        ...
+
 
 class Bound:
     """A posterior for explorers: a belief with what it is to believe."""
@@ -68,6 +72,10 @@ class Bound:
     def weight(self) -> FloatArray:
         """[S, A] how many observations of a pair the posterior is worth."""
         return self.belief.weight(self.world, self.task, self.known)
+
+    def variance(self, values: FloatArray, gamma: float) -> FloatArray:
+        """[S, A] the variance over the posterior of r(s, a) + gamma sum_s' p(s' | s, a) values(s')."""
+        return self.belief.variance(self.world, self.task, self.known, values, gamma)
 
     def places(self) -> tuple[FloatArray, IntArray]:
         """Of a family with a layout: the chance that a thing lies in a state [S], and the number of the thing [S]."""

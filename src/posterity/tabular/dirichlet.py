@@ -23,7 +23,8 @@ from scipy.special import gammaln
 
 from posterity.errors import UserError
 from posterity.tabular import tails
-from posterity.tabular.evidence import Evidence, fit_dirichlet, widened
+from posterity.tabular.evidence import Evidence, doubt, fit_dirichlet, widened
+from posterity.tabular.hyperprior import Hyperprior, learned
 from posterity.tabular.mdp import FiniteMDP
 from posterity.tabular.sampling import sample_dirichlet
 from posterity.tabular.tails import Tails
@@ -53,6 +54,8 @@ class World(NamedTuple):
 
     alpha: Rows
     fitted: Rows  # the maximum that `alpha` was widened from, where the next fit begins
+    doubt: Rows  # [S, A] the variance of the logarithm of its concentration
+    before: Rows  # [3] the hyperprior: what is believed of a row before its tasks
     past: Past
     taken: FloatArray  # [S, A] visits of the present task that `alpha` knows of
 
@@ -104,7 +107,13 @@ class DirichletRows:
         alpha = Rows(*(np.full(shape, self.concentration) for shape in shapes))
         bins = len(self.level)
         past = Past(*(np.zeros((*shape, bins), dtype=np.int32) for shape in (*shapes, (states, actions))))
-        return World(alpha, alpha, past, np.zeros((states, actions)))
+        nothing = np.zeros((states, actions))
+        before = Rows(*(np.array(Hyperprior.first(self._centre(rows))) for rows in alpha))
+        return World(alpha, alpha, Rows(nothing, nothing), before, past, nothing)
+
+    def _centre(self, rows: FloatArray) -> float:
+        """Concentration of the prior before any task, of such rows [..., M]."""
+        return self.concentration * rows.shape[-1]
 
     def begin(self, world: World) -> TaskRows:
         """A new task, which starts as a copy of the world posterior."""
@@ -140,16 +149,16 @@ class DirichletRows:
         """The world posterior given all tasks, the present one as far as it went. `final`: it has ended."""
         visits = task.counts.reward.sum(axis=-1)
         changed = visits != world.taken
-        alpha, fitted = world.alpha, world.fitted
         if changed.any():
-            alpha, fitted = self._pooled(world, self._past(world.past, task.counts, changed), changed)
+            world = self._pooled(world, self._past(world.past, task.counts, changed), changed)
         if not final:
-            return World(alpha, fitted, world.past, visits)
+            return world._replace(taken=visits)
         visited = visits > 0
         past = Past(*(array.copy() for array in world.past))
         for array, part in zip(past, self._past(world.past, task.counts, visited), strict=True):
             array[visited] = part
-        return World(alpha, fitted, past, np.zeros_like(visits))
+        world = world._replace(past=past, taken=np.zeros_like(visits))
+        return world if self.pooling == "counts" else world._replace(before=self._before(world))
 
     def _past(self, past: Past, counts: Rows, chosen: BoolArray) -> Past:
         """The tails [N, ...] of the chosen pairs with the present task among them."""
@@ -157,18 +166,30 @@ class DirichletRows:
         parts = (next_state, reward, reward.sum(axis=-1))
         return Past(*(kept[chosen] + tails.tails_of(part, self.bins) for kept, part in zip(past, parts, strict=True)))
 
-    def _pooled(self, world: World, past: Past, chosen: BoolArray) -> tuple[Rows, Rows]:
-        """Parameters with those of the chosen pairs fitted anew, and the maxima they were widened from."""
-        alpha, fitted = (Rows(*(array.copy() for array in rows)) for rows in (world.alpha, world.fitted))
-        for into, maximum, kept in zip(alpha, fitted, past[:2], strict=True):
+    def _pooled(self, world: World, past: Past, chosen: BoolArray) -> World:
+        """The world with the parameters of the chosen pairs fitted anew."""
+        alpha, fitted, doubts = (
+            Rows(*(array.copy() for array in rows)) for rows in (world.alpha, world.fitted, world.doubt)
+        )
+        for into, best, variance, kept, before in zip(alpha, fitted, doubts, past[:2], world.before, strict=True):
             if self.pooling == "counts":
-                into[chosen] = maximum[chosen] = self.concentration + kept[..., 0]
+                into[chosen] = best[chosen] = self.concentration + kept[..., 0]
                 continue
-            centre = self.concentration * into.shape[-1]
-            problem = Evidence.of(kept, past.total, self.level, centre, self.strength)
-            best = fit_dirichlet(problem, maximum[chosen])
-            into[chosen], maximum[chosen] = widened(problem, best), best
-        return alpha, fitted
+            problem = Evidence.of(kept, past.total, self.level, Hyperprior(*before))
+            best[chosen] = fit_dirichlet(problem, best[chosen])
+            into[chosen] = widened(problem, best[chosen], self._centre(into))
+            variance[chosen] = doubt(problem, best[chosen])
+        return world._replace(alpha=alpha, fitted=fitted, doubt=doubts)
+
+    def _before(self, world: World) -> Rows:
+        """[3] what all rows that were ever visited say of a row before its tasks."""
+        visited = world.past.total[..., 0] > 0
+        total, found = world.past.total[visited], []
+        for best, variance, kept, before in zip(world.fitted, world.doubt, world.past[:2], world.before, strict=True):
+            alpha = best[visited]
+            draws = Evidence.of(kept[visited], total, self.level, Hyperprior(*before)).draws(alpha)
+            found.append(np.array(learned(self._centre(best), self.strength, alpha, variance[visited], draws)))
+        return Rows(*found)
 
     def log_evidence(self, alpha: Rows, counts: Rows) -> float:
         """Log probability of a task's counts under a world with these parameters (Dirichlet-multinomial)."""
@@ -202,3 +223,16 @@ class DirichletRows:
     def weight(self, world: World, task: TaskRows, known: BoolArray) -> FloatArray:
         """[S, A] how many observations of a pair the posterior is worth."""
         return self.parameters(world, task, known).next_state.sum(axis=-1)
+
+    def variance(self, world: World, task: TaskRows, known: BoolArray, values: FloatArray, gamma: float) -> FloatArray:
+        """[S, A] the posterior variance of r + gamma sum_m p(m) values(successor of m)."""
+        rows = self.parameters(world, task, known)
+        following = np.broadcast_to(values, rows.next_state.shape) if self.successor is None else values[self.successor]
+        return _variance(rows.reward, self.spec.levels) + gamma**2 * _variance(rows.next_state, following)
+
+
+def _variance(alpha: FloatArray, worth: FloatArray) -> FloatArray:
+    """[...] of the mean of `worth` [..., M] under a row drawn from Dirichlet(alpha) [..., M]."""
+    whole = alpha.sum(axis=-1)
+    mean = (alpha * worth).sum(axis=-1) / whole
+    return np.maximum((alpha * worth**2).sum(axis=-1) / whole - mean**2, 0.0) / (whole + 1.0)

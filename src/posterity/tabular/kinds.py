@@ -20,7 +20,7 @@ import numpy as np
 
 from posterity import tree
 from posterity.tabular.dirichlet import DirichletRows, Rows, TaskRows, World
-from posterity.tabular.mdp import FiniteMDP
+from posterity.tabular.mdp import FiniteMDP, action_values
 from posterity.types import BoolArray, FloatArray, Transition
 
 
@@ -124,3 +124,18 @@ class DirichletKinds:
         shares = self.probabilities(task)
         whole = task.prior.next_state.sum(axis=-1) + task.counts.next_state.sum(axis=-1)
         return np.einsum("g,gsa->sa", shares, whole)
+
+    def variance(
+        self, worlds: Worlds, task: KindsTask, known: BoolArray, values: FloatArray, gamma: float
+    ) -> FloatArray:
+        """[S, A] the mean over kinds of their variances, and the variance over kinds of their means."""
+        shares, all_known = self.probabilities(task), np.ones_like(known)
+        likely = np.flatnonzero(shares > 1e-6).tolist()
+        weight = shares[likely] / shares[likely].sum()
+        within, means = [], []
+        for kind in likely:
+            bound = tree.lane(worlds.each, kind), self._of(task, kind), all_known
+            within.append(self.rows.variance(*bound, values, gamma))
+            means.append(action_values(self.rows.mean(*bound), values, gamma))
+        middle = np.einsum("g,gsa->sa", weight, np.stack(means))
+        return np.einsum("g,gsa->sa", weight, np.stack(within) + (np.stack(means) - middle) ** 2)

@@ -150,6 +150,14 @@ class HiddenLayout:
         """[S, A] one observation of a pair, once its state was entered: then all is known of it."""
         return (task.empty | task.found)[self.layout.move].astype(np.float64)
 
+    def variance(
+        self, world: LayoutWorld, task: LayoutTask, known: BoolArray, values: FloatArray, gamma: float
+    ) -> FloatArray:
+        """[S, A] of finding something or not, which is certain in every world."""
+        chance = self.state_chances(world, task, known)[0][self.layout.move]
+        gain = self.layout.reward + gamma * (values[self.layout.found] - values[self.layout.move])
+        return chance * (1.0 - chance) * gain**2
+
 
 def learn_from_possible(alpha: FloatArray, possible: BoolArray) -> FloatArray:
     """Dirichlet rows [..., M] after one draw of each that is only known to be among `possible` [..., M]."""

@@ -9,6 +9,7 @@ from posterity.tabular.explorers.boss import Boss
 from posterity.tabular.explorers.certainty import Certainty
 from posterity.tabular.explorers.path import Path
 from posterity.tabular.explorers.psrl import Psrl
+from posterity.tabular.explorers.ucb import Ucb
 from posterity.tabular.explorers.voi import Voi
 
 EXPLORERS: dict[Name, type[Explorer]] = {
@@ -18,6 +19,7 @@ EXPLORERS: dict[Name, type[Explorer]] = {
     "certainty": Certainty,
     "bamcp": Bamcp,
     "voi": Voi,
+    "ucb": Ucb,
     "path": Path,
 }
 

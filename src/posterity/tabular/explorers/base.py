@@ -16,7 +16,7 @@ from posterity.errors import UserError
 from posterity.tabular.mdp import FiniteMDP
 from posterity.types import BoolArray, FiniteSpec, FloatArray, IntArray
 
-Name = Literal["boss", "psrl", "beb", "certainty", "bamcp", "voi", "path"]
+Name = Literal["boss", "psrl", "beb", "certainty", "bamcp", "voi", "ucb", "path"]
 
 
 class Posterior(Protocol):
@@ -32,6 +32,10 @@ class Posterior(Protocol):
 
     def weight(self) -> FloatArray:
         """[S, A] how many observations of a pair the posterior is worth."""
+        ...
+
+    def variance(self, values: FloatArray, gamma: float) -> FloatArray:
+        """[S, A] the variance over the posterior of r(s, a) + gamma sum_s' p(s' | s, a) values(s')."""
         ...
 
     def places(self) -> tuple[FloatArray, IntArray]:
