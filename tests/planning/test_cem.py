@@ -136,3 +136,17 @@ def test_a_linear_quadratic_problem_is_solved_within_two_percent():
 def test_more_elites_than_candidates_are_refused():
     with pytest.raises(ValidationError, match="31 elites cannot be chosen from 30 candidates"):
         PlannerSettings(candidates=30, elites=31)
+
+
+def test_a_proposal_that_is_better_than_all_that_is_drawn_wins():
+    """Only sequences near 0.9 score; none is drawn there, and the proposal is the one elite."""
+    settings = PlannerSettings(horizon=2, candidates=20, elites=1, cem_iterations=3)
+    low, high = jnp.array([-1.0]), jnp.array([1.0])
+    begin = cem.start(2, low, high)._replace(variance=jnp.full((2, 1), 1e-4))
+    proposal = jnp.full((1, 2, 1), 0.9)
+
+    def score(key: jax.Array, candidates: jax.Array) -> jax.Array:
+        return -jnp.abs(candidates - 0.9).sum(axis=(1, 2))
+
+    found = cem.cem(jax.random.key(0), score, begin, low, high, settings, proposal)
+    np.testing.assert_allclose(found.mean, 0.9, atol=0.01)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from pydantic import model_validator
 
 from posterity.agents.actor_learning import ended, measured
 from posterity.errors import UserError
@@ -65,6 +66,14 @@ class VblrlSettings(Settings):
     matmul_precision: Literal["bf16", "tf32", "f32"] = setting(
         "bf16", "Matrix products on a GPU; bf16 is for the fused planner, elsewhere it means tf32."
     )
+
+    @model_validator(mode="after")
+    def _someone_acts(self) -> VblrlSettings:
+        if not self.planner.cem_iterations and not self.policy.updates_per_step:
+            raise ValueError(
+                "cem_iterations is 0, so an actor would act alone; set policy.updates_per_step to 1 or more"
+            )
+        return self
 
     @property
     def outer_precision(self) -> Literal["tf32", "f32"]:

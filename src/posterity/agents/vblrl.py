@@ -63,6 +63,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.spec, self.budget = spec, budget
         self.settings = settings = self.variant.adapted(settings)
         check_room(spec, settings.replay, budget)
+        if spec.actions and settings.policy.updates_per_step:
+            raise UserError(
+                "An actor gives real numbers, and these actions are discrete; set policy.updates_per_step to 0"
+            )
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)
@@ -257,8 +261,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     @property
     def back_variants(self) -> tuple[str, ...]:
-        """With two posteriors, whose predictions Back is planned with; the one that is set comes first."""
-        if len(self.variant.fitted) < 2:
+        """With two posteriors and a search, whose predictions Back is planned with; the one that is set comes first."""
+        if len(self.variant.fitted) < 2 or not self.settings.planner.cem_iterations:
             return ()
         own = self.settings.backward.variant
         return own, *(other for other in BACK_VARIANTS if other != own)

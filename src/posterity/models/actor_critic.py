@@ -97,7 +97,7 @@ class ActorCriticLoss(NamedTuple):
 def init(
     key: jax.Array, obs_dim: int, action_dim: int, hidden: tuple[int, ...] = HIDDEN, critics: int = CRITICS
 ) -> ActorCriticTraining:
-    """An actor that acts at random, and critics for which nothing is worth anything."""
+    """An actor with actions around the middle of the range, and critics for which nothing is worth anything."""
     actor_key, critic_key = jax.random.split(key)
     actor = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
     sizes = (obs_dim + action_dim, *hidden, 1)

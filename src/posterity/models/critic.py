@@ -4,8 +4,8 @@
 
     V(s) <- r + gamma V_target(s') (1 - terminated)         on the task's transitions; V_target follows V slowly
 
-Departure: the paper's planner ends at its horizon (`gradient_steps` 0). What pays within it and costs after it, such as a
-leap whose landing lies beyond, then looks good. V is of the behaviour that collected the data, which the planner
+Departure: the paper's planner ends at its horizon (`gradient_steps` 0). What pays within it and costs after it, such as
+a leap whose landing lies beyond, then looks good. V is of the behaviour that collected the data, which the planner
 improves on. It starts from the task before, and never sees which task it is.
 
 A time limit cuts episodes off, so some last states are never learned from, only asked about: left alone, V feeds on its

@@ -1,0 +1,125 @@
+"""What an actor learns from beside its own task: earlier tasks, and what a model imagines."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from posterity.agents.actor_learning import ActorCriticLearning, ended
+from posterity.agents.base import Info
+from posterity.agents.training import VblrlSettings
+from posterity.agents.vblrl import Vblrl
+from posterity.errors import UserError
+from posterity.models import dynamics, normaliser, replay
+from posterity.models.dynamics import DynamicsModel, NetworkSettings
+from posterity.models.replay import Replay, Rows
+from posterity.types import Budget, Key, Spec, Transition
+
+NETWORK = NetworkSettings(hidden=(8,))
+SPEC = Spec(2, np.array([-1.0]), np.array([1.0]), 5, (np.array([-3.0, -np.inf]), np.array([3.0, np.inf])))
+
+
+def met(tasks: int, count: int, finished: int) -> Replay:
+    """Observations say which task they are of: the second number is the task's."""
+    memory = replay.empty(3, 8, 2, 1, finished=finished)
+    for task in range(tasks):
+        place = np.stack([np.arange(count) / count, np.full(count, task)], axis=1).astype(np.float32)
+        none = np.zeros(count, bool)
+        rows = Transition(place, np.zeros((count, 1), np.float32), np.ones(count, np.float32), place, none, none)
+        memory = replay.add(memory, jnp.int32(task), rows)
+    return memory
+
+
+@pytest.mark.parametrize("finished", [0, 3])
+def test_a_share_of_a_batch_is_of_earlier_tasks(finished: int):
+    """A quarter, to four standard errors; and none in the first task."""
+    rows = replay.sample_mixed(jax.random.key(0), met(3, 6, finished), jnp.int32(2), 0.25, 4000)
+    task = np.asarray(rows.obs)[:, 1]
+    np.testing.assert_array_equal(task, np.asarray(rows.task))
+    assert abs((task < 2).mean() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
+    assert set(task) == {0.0, 1.0, 2.0}
+    first = replay.sample_mixed(jax.random.key(0), met(1, 6, finished), jnp.int32(0), 0.25, 100)
+    assert set(np.asarray(first.obs)[:, 1]) == {0.0}
+
+
+def model() -> DynamicsModel:
+    """Networks that predict nothing but chance of variance exp(-9): a step leads to where it began, and earns 0."""
+    made = dynamics.init(jax.random.key(0), 2, 1, NETWORK, 0.02)
+    still = jax.tree.map(lambda leaf: jnp.zeros_like(leaf)[None], made.mean)
+    *hidden, last = still
+    certain = last._replace(bias=last.bias.at[:, 3:].set(-20.0))
+    return DynamicsModel(
+        made._replace(mean=(*hidden, certain), rho=still), normaliser.identity(2, 1), None, jnp.ones(3)
+    )
+
+
+def test_imagined_transitions_are_those_of_the_model():
+    learning = ActorCriticLearning(SPEC, 0.9, 1, True, 0.5, NETWORK, particles=2)
+    actor = learning.init(jax.random.key(1)).now.actor
+    made, counts = learning.imagine(
+        jax.random.key(2), actor, normaliser.identity(2, 1), met(2, 6, 0), jnp.int32(1), model()
+    )
+    assert made.reward.shape == counts.shape
+    np.testing.assert_allclose(made.next_obs, made.obs, atol=0.1)
+    np.testing.assert_allclose(made.reward, 0.0, atol=0.1)
+    assert set(np.round(np.asarray(made.obs)[:, 1])) == {0.0, 1.0}  # states of both tasks, dynamics of this one
+    assert (np.asarray(counts) > 0.5).all()  # networks that agree everywhere are never in doubt
+    assert not np.asarray(made.terminated).any()
+
+
+def test_a_step_out_of_the_box_ends_an_episode():
+    place = jnp.array([[0.0, 0.0], [2.9, 9.0], [3.1, 0.0], [-4.0, 0.0]])
+    rows = Rows(place, jnp.zeros((4, 1)), jnp.zeros(4), place)
+    np.testing.assert_array_equal(ended(SPEC, rows), [0.0, 0.0, 1.0, 1.0])
+
+
+def settings(**changes: Any) -> VblrlSettings:
+    small = {
+        "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 0, "particles": 2},
+        "learner": {"gradient_steps": 2, "task_batch_size": 8, "world_batch_size": 4},
+        "network": {"hidden": (8,)},
+        "policy": {"updates_per_step": 1, "imagined_share": 0.5},
+        "task_min_transitions": 4,
+        "world_iterations": 1,
+    }
+    return VblrlSettings.model_validate(small | changes)
+
+
+@pytest.mark.parametrize("search", [0, 2])
+def test_an_actor_acts_alone_or_proposes_to_the_search(search: int):
+    """Both act within the bounds and learn; alone, an evaluation plays the likeliest action, whatever the key."""
+    planner = {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": search, "particles": 2}
+    agent = Vblrl(SPEC, settings(planner=planner), Budget(2, 2, 6))
+    keys = [Key.of(0), Key.of(1)]
+    state = agent.begin_task(keys, agent.init(keys))
+    info: Info = {}
+    generator, obs, first = np.random.default_rng(0), np.zeros((2, 2)), np.ones(2, bool)
+    for iteration in range(2):
+        met: list[Transition] = []
+        for step in range(6):
+            state, action = agent.act([key.fold(iteration, step) for key in keys], state, obs, first)
+            assert action.shape == (2, 1)
+            assert (np.abs(action) <= 1.0).all()
+            following = obs + 0.1 * generator.normal(size=obs.shape)
+            none = np.zeros(2, bool)
+            met.append(Transition(obs, action, action[:, 0], following, none, none))
+            obs = following
+        rows = Transition(*(np.stack(column, axis=1) for column in zip(*met, strict=True)))
+        state, info = agent.update(keys, state, rows)
+    assert np.isfinite(info["value_error"]).all()
+    own = agent.snapshot(keys, state)
+    plays = [agent.policy(own, own, "train", "").act([key.fold(n) for key in keys], obs, first) for n in range(2)]
+    assert (plays[0] == plays[1]).all() == (search == 0)
+    assert bool(agent.back_variants) == (search > 0)
+
+
+def test_without_a_search_and_without_an_actor_nobody_acts():
+    with pytest.raises(ValueError, match="updates_per_step"):
+        settings(policy={"updates_per_step": 0})
+
+
+def test_an_actor_refuses_discrete_actions():
+    with pytest.raises(UserError, match="discrete"):
+        Vblrl(SPEC._replace(actions=3, low=np.zeros(3), high=np.ones(3)), settings(), Budget(1, 1, 4))
