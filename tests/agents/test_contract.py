@@ -55,7 +55,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "world_iterations": 1,
         "latent": {"transitions": 8},  # for the method that has one
     },
-    "ActorCriticAgentSettings": {"updates_per_step": 1},
+    "ActorCriticAgentSettings": {"updates_per_step": 1, "hidden": (8,)},
     "NpgSettings": GRADIENT,
     "EwcSettings": GRADIENT | {"hidden": (4,)},
     "LpgFtwSettings": GRADIENT | {"columns": 2},

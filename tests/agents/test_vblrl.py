@@ -248,5 +248,6 @@ def test_every_program_is_traced_exactly_once_in_a_run_and_its_evaluation():
     assert traces.pop("fit('task', 'world')") == 0, "both at once: only on a GPU"
     assert traces.pop("widened") == 0, "only of ensembles"
     assert [traces.pop(name) for name in ("init_termination", "fit_termination")] == [0, 0], "only if one is learned"
+    assert [traces.pop(name) for name in ("init_actor", "fit_actor", "explore")] == [0, 0, 0], "only with an actor"
     assert len(traces) == 15
     assert set(traces.values()) == {1}, traces

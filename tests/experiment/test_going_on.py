@@ -27,6 +27,7 @@ PLANNED = {
 AGENT: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("vblrl", "single-task", "pooled"), PLANNED),
     "hip-mdp": {**PLANNED, "latent": {"size": 2, "transitions": 8}},
+    "actor-critic": {"updates_per_step": 1, "hidden": (8,)},
     "npg": GRADIENT,
     "ewc": GRADIENT,
     "lpg-ftw": GRADIENT | {"columns": 2},

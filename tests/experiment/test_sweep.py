@@ -107,7 +107,7 @@ def test_a_method_may_have_a_preset_and_settings_of_its_own():
 
 def test_table_1_has_all_families_and_methods_at_the_presets_budgets():
     cells = cells_of(checked_sweep(read_sweep("table1")))
-    assert len(cells) == 6 * 8
+    assert len(cells) == 6 * 9
     assert {cell.config.seeds for cell in cells} == {4}
     tasks = {cell.config.family.partition("-")[0]: cell.config.tasks for cell in cells}
     assert tasks == {"hopper": 20, "walker": 20, "cheetah": 40}

@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +39,7 @@ RUNS = {
     "single-task": ["pendulum-gravity", *MODEL],
     "pooled": ["pendulum-gravity", *MODEL],
     "hip-mdp": ["pendulum-gravity", *MODEL],
+    "actor-critic": ["pendulum-gravity", *REAL, "--updates-per-step", "1", "--hidden", "8"],
     "npg": ["pendulum-gravity", *POLICY],
     "ewc": ["pendulum-gravity", *POLICY],
     "lpg-ftw": ["pendulum-gravity", *POLICY],
@@ -48,9 +48,10 @@ RUNS = {
 
 def started(args: Sequence[str], fork: bool) -> int:
     """The process id of a command. Forked, it need not import anything; JAX cannot be forked."""
-    if not fork:
-        nowhere = subprocess.DEVNULL
-        return subprocess.Popen([sys.executable, "-m", "posterity", *args], stdout=nowhere, stderr=nowhere).pid
+    if not fork or "jax" in sys.modules:
+        nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
+        words = [sys.executable, "-m", "posterity", *args]
+        return os.posix_spawn(sys.executable, words, os.environ, file_actions=nowhere)
     pid = os.fork()
     if pid == 0:
         nowhere = os.open(os.devnull, os.O_WRONLY)

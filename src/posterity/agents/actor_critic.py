@@ -18,7 +18,7 @@ from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning, measured
 from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.errors import UserError
-from posterity.models import normaliser, replay
+from posterity.models import actor_critic, normaliser, replay
 from posterity.models.actor_critic import ActorCriticTraining
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
@@ -32,6 +32,7 @@ NORMALISER_ITERATIONS = 5  # of the first task, from which the normaliser is est
 class ActorCriticAgentSettings(Settings):
     """What the actor-critic method can be told."""
 
+    hidden: tuple[int, ...] = setting(actor_critic.HIDDEN, "Units of each hidden layer of actor and critics.")
     gamma: float = setting(0.99, "Discount of the critics.", ge=0, lt=1)
     updates_per_step: int = setting(8, "Gradient steps on the critics for every step in the environment.", ge=1)
     transfer: bool = setting(False, "Go on with the networks of the task before; false: every task from scratch.")
@@ -67,7 +68,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
             raise UserError("The actor of actor-critic gives real numbers, and these actions are discrete; use vblrl")
         self.spec, self.budget, self.transfers = spec, budget, settings.transfer
         steps = settings.updates_per_step * budget.steps_per_iteration
-        learning = ActorCriticLearning(spec, settings.gamma, steps, settings.transfer)
+        learning = ActorCriticLearning(spec, settings.gamma, steps, settings.transfer, hidden=settings.hidden)
         self.fresh = lanes.compiled(learning.init)
         self.fit = lanes.compiled(learning.fit)
         self.sample = lanes.compiled(learning.sample)

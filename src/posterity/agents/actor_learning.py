@@ -44,16 +44,17 @@ class ActorCriticLearning:
         imagined_share: float = 0.0,
         network: NetworkSettings | None = None,
         particles: int = 0,
+        hidden: tuple[int, ...] = actor_critic.HIDDEN,
     ) -> None:
         """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines."""
         self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
-        self.network, self.particles = network, particles
+        self.network, self.particles, self.hidden = network, particles, hidden
         self.earlier_share = EARLIER_SHARE if transfers else 0.0
         self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
 
     def init(self, key: jax.Array) -> ActorCriticTraining:
         """Networks that know nothing."""
-        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low))
+        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low), self.hidden)
 
     def fit(
         self,

@@ -295,4 +295,4 @@ def _keeping_all(agent: Vblrl) -> Vblrl:
     """The agent with a memory that keeps everything: any task may be the present one again."""
     everything = agent.settings.replay.model_copy(update={"finished_transitions": 0})
     settings = agent.settings.model_copy(update={"replay": everything})
-    return Vblrl(agent.spec, settings, agent.budget)
+    return Vblrl(agent.spec, settings, agent.budget, agent.name)

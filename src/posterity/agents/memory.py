@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TypeVar
 
 import jax
@@ -14,6 +15,7 @@ from posterity.models.replay import Replay, ReplaySettings, Rows
 from posterity.types import Budget, HostArray, Spec
 
 Part = TypeVar("Part", Replay, Rows)
+Place = tuple[int | slice | HostArray, ...]  # rows of an array
 
 
 def check_room(spec: Spec, settings: ReplaySettings, budget: Budget) -> None:
@@ -42,22 +44,22 @@ def bounded(memory: Replay, transitions: int, task: int | None = None) -> Replay
     present = memory.present
     if present is not None and (now := int(np.asarray(present.task)[0])) in many:
         even = np.linspace(0, counts[0, now] - 1, transitions).astype(int)
-        present = _taken(present, {(0, slice(transitions)): (0, even)})
-    places: dict[tuple[int | slice, ...], tuple[int | HostArray, ...]] = {}
+        present = _taken(present, [((0, slice(transitions)), (0, even))])
+    places: list[tuple[Place, Place]] = []
     for each in many:
         kept = min(int(counts[0, each]), memory.reward.shape[2])  # of a bounded memory fewer than were met
         room = min(transitions, kept)
-        places[0, each, slice(room)] = (0, each, np.linspace(0, kept - 1, room).astype(int))
+        places.append(((0, each, slice(room)), (0, each, np.linspace(0, kept - 1, room).astype(int))))
         counts[0, each] = transitions
     return _taken(memory, places)._replace(filled=jnp.asarray(counts), present=present)
 
 
-def _taken(part: Part, places: dict[tuple[int | slice, ...], tuple[int | HostArray, ...]]) -> Part:
-    """Rows moved to the first places: each of `places` takes the rows of its value."""
+def _taken(part: Part, places: Sequence[tuple[Place, Place]]) -> Part:
+    """Rows moved: the first of every pair of places takes the rows of the second."""
     arrays = {name: np.array(leaf) for name, leaf in part._asdict().items() if isinstance(leaf, jax.Array | np.ndarray)}
     for name, array in arrays.items():
         if name not in ("filled", "task"):
-            for to, of in places.items():
+            for to, of in places:
                 array[to] = array[of]
     return part._replace(**{name: jnp.asarray(array) for name, array in arrays.items()})
 

@@ -59,7 +59,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     task_memory = "replay"
 
     def __init__(self, spec: Spec, settings: VblrlSettings, budget: Budget, variant: str = "vblrl") -> None:
-        self.variant = VARIANTS[variant]
+        self.name, self.variant = variant, VARIANTS[variant]
         self.spec, self.budget = spec, budget
         self.settings = settings = self.variant.adapted(settings)
         check_room(spec, settings.replay, budget)
