@@ -39,5 +39,6 @@ python "$out/heldout.py"
 rm -f "$out/peers/seeds.csv"
 python "$out/peers.py" cells | xargs -P 2 -d '\n' -I{} python "$out/peers.py" run {}
 python "$out/peers.py" table
+python "$out/rivers.py"
 python "$out/item_search.py"
 python "$out/scale.py"

@@ -17,6 +17,7 @@ MODEL = {
     "planner": {"horizon": 2, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
     "learner": {"gradient_steps": 2, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
+    "value": {"gradient_steps": 2},
     "task_min_transitions": 20,
     "world_iterations": 1,
 }
