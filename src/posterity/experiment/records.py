@@ -228,14 +228,10 @@ def check_format(path: Path) -> None:
     """Refuses a run folder whose records are of another format; one that has none yet is let be."""
     written, packed = plain(path / "records.jsonl"), plain(path / "records.jsonl.xz")
     try:
-        if written.exists():
-            with written.open("rb") as file:
-                first = file.readline()
-        elif packed.exists():
-            with lzma.open(packed) as file:
-                first = file.readline()
-        else:
+        if not written.exists() and not packed.exists():
             return
+        with written.open("rb") if written.exists() else lzma.open(packed) as file:
+            first = file.readline()
     except (OSError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
     if first.endswith(b"\n"):
