@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from posterity.models import actor_critic, dynamics, normaliser, replay
+from posterity.models import actor_critic, dynamics, normaliser, replay, termination
 from posterity.models.actor_critic import (
     ActionBox,
     ActorCriticLoss,
@@ -118,6 +118,9 @@ class ActorCriticLearning:
                 following.reshape(-1, following.shape[-1]),
             )
             over = ended(self.spec, flat)
+            if model.termination is not None:  # nobody says what ends an episode, so it was learned
+                ends = termination.probability(model.termination, units, flat.next_obs)
+                over = (ends > 0.5).astype(jnp.float32)
             made = StepBatch(flat.obs, flat.action, flat.reward, flat.next_obs, over)
             return (following, going * (1.0 - over.reshape(going.shape))), (made, going.reshape(-1))
 
