@@ -112,7 +112,8 @@ def test_an_actor_acts_alone_or_proposes_to_the_search(search: int):
     own = agent.snapshot(keys, state)
     plays = [agent.policy(own, own, "train", "").act([key.fold(n) for key in keys], obs, first) for n in range(2)]
     assert (plays[0] == plays[1]).all() == (search == 0)
-    assert bool(agent.back_variants) == (search > 0)
+    back = [agent.policy(own, own, "back", variant).act(keys, obs, first) for variant in agent.back_variants]
+    assert all((action == plays[0]).all() for action in back) == (search == 0)  # its own actor and today's are one here
 
 
 def test_without_a_search_and_without_an_actor_nobody_acts():

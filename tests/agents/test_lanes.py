@@ -1,5 +1,8 @@
 """All batching: one lane's function, run for all lanes."""
 
+import os
+import subprocess
+import sys
 from typing import NamedTuple
 
 import jax
@@ -171,3 +174,39 @@ def test_what_is_repeated_is_the_same_in_every_lane():
     half = full(3, 0.5)
     np.testing.assert_array_equal(half, np.full(3, 0.5, np.float32))
     assert full(3, 0.5) is half, "it is sent to the device once"
+
+
+ON_TWO_DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+from posterity.agents.lanes import compiled, repeated
+from posterity.types import Key
+
+def walk(key, state, x, factor):
+    return {"sum": state["sum"] + factor * x + jax.random.normal(key, x.shape)}, jnp.sin(x).sum()
+
+program = compiled(walk, donate=[1])
+for lanes in (4, 3):
+    state, traces = repeated({"sum": jnp.zeros(5)}, lanes), program.traces
+    for step in range(3):
+        keys = [Key.of(10 * lane + step) for lane in range(lanes)]
+        state, _ = program(keys, state, np.arange(lanes * 5, dtype=np.float32).reshape(lanes, 5), 0.5)
+    sums = state["sum"]
+    print(lanes, len(sums.sharding.device_set), program.traces - traces, np.asarray(sums).tobytes().hex())
+"""
+
+
+def test_lanes_that_divide_evenly_among_devices_are_shared_out_and_come_to_the_same():
+    def told(devices: int) -> list[list[str]]:
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(
+            [sys.executable, "-c", ON_TWO_DEVICES], env=environment, capture_output=True, text=True, check=True
+        )
+        return [line.split() for line in done.stdout.splitlines()]
+
+    (four, three), (four_alone, three_alone) = told(2), told(1)
+    assert four[:2] == ["4", "2"]
+    assert three[:2] == ["3", "1"]
+    assert int(four[2]) <= 2, "traced again once the state lies on both devices, and never after"
+    assert four[3] == four_alone[3]
+    assert three[3] == three_alone[3]

@@ -28,7 +28,7 @@ class Method(NamedTuple):
         """An agent. Of what was found by its name no more is known than the contract."""
         return cast(Any, self.agent_type())(spec, settings, budget, **self.fixed)
 
-    def agent_type(self) -> type[Agent[Any, Any]]:
+    def agent_type(self) -> type[Agent[object, object]]:
         """The class of its agents."""
         return load_class(f"Method '{self.agent}'", self.agent, Agent)
 

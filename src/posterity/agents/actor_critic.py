@@ -17,6 +17,8 @@ import numpy as np
 from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning, measured
 from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.agents.guard import Guard, Guards, earned
+from posterity.agents.host_actor import HostActor
 from posterity.errors import UserError
 from posterity.models import actor_critic, normaliser, replay
 from posterity.models.actor_critic import ActorCriticTraining
@@ -42,6 +44,7 @@ class ActorCriticState(NamedTuple):
     """Everything a run is. Arrays have a leading axis of lanes; numbers are the same for all."""
 
     training: ActorCriticTraining
+    guard: Guard
     normaliser: Normaliser
     replay: Replay
     task_number: int
@@ -71,8 +74,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         learning = ActorCriticLearning(spec, settings.gamma, steps, settings.transfer, hidden=settings.hidden)
         self.fresh = lanes.compiled(learning.init)
         self.fit = lanes.compiled(learning.fit)
-        self.sample = lanes.compiled(learning.sample)
-        self.mean = lanes.compiled(learning.mean)
+        self.actor, self.guards = HostActor(spec), Guards()
         self.measure = lanes.compiled(lambda memory, task: measured(spec, memory, task))
         self.remember = lanes.compiled(replay.add, donate=[0])
 
@@ -81,8 +83,10 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         dims, count = (self.spec.obs_dim, len(self.spec.low)), len(keys)
         capacity = self.budget.iterations * self.budget.steps_per_iteration
         room = replay.empty(self.budget.tasks, capacity, *dims, self.spec.learn_termination)
+        fresh = self.fresh(keys)
         return ActorCriticState(
-            self.fresh(keys),
+            fresh,
+            self.guards.begin(fresh.now.actor),
             lanes.repeated(normaliser.identity(*dims), count),
             lanes.repeated(room, count),
             task_number=-1,
@@ -93,7 +97,8 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         """Fresh networks, or those there are."""
         number = state.task_number + 1
         training = state.training if self.transfers and number else self.fresh(keys)
-        return state._replace(training=training, task_number=number, iteration=0)
+        guard = self.guards.begin(training.now.actor)
+        return state._replace(training=training, guard=guard, task_number=number, iteration=0)
 
     def act(
         self, keys: Keys, state: ActorCriticState, obs: HostArray, first: BoolArray
@@ -101,7 +106,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         """A draw of the policy, or a random action before anything was learned."""
         if self._explores(state):
             return state, _random(self.spec, keys)
-        return state, lanes.to_host(self.sample(keys, state.training.now.actor, state.normaliser, obs))
+        return state, self.actor.act(keys, obs, state.guard.playing, state.normaliser, explores=True)
 
     def update(self, keys: Keys, state: ActorCriticState, rows: Transition) -> tuple[ActorCriticState, Info]:
         """Remember the iteration, then learn."""
@@ -112,16 +117,19 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
             units = self.measure(memory, state.task_number)
         training, loss = self.fit(keys, state.training, units, memory, state.task_number)
         place = f"task {state.task_number}, iteration {state.iteration}"
-        info = diagnostics.checked(loss._asdict(), "critic", place, "try fewer updates per step")
-        return state._replace(training=training, normaliser=units, replay=memory, iteration=state.iteration + 1), info
+        guard = self.guards.follow(state.guard, training.now.actor, earned(rows))
+        facts = loss._asdict() | {"guarded": guard.left > 0}
+        info = diagnostics.checked(facts, "critic", place, "try fewer updates per step")
+        learned = state._replace(training=training, guard=guard, normaliser=units, replay=memory)
+        return learned._replace(iteration=state.iteration + 1), info
 
     def _explores(self, state: ActorCriticState) -> bool:
         return state.iteration == 0 and (state.task_number <= 0 or not self.transfers)
 
     def snapshot(self, keys: Keys, state: ActorCriticState) -> ActorCriticSnapshot:
-        """The actor as it is."""
+        """The actor that acts."""
         random = np.full(len(keys), self._explores(state))
-        return ActorCriticSnapshot(state.training.now.actor, state.normaliser, random)
+        return ActorCriticSnapshot(state.guard.playing, state.normaliser, random)
 
     def policy(self, own: ActorCriticSnapshot, latest: ActorCriticSnapshot, score: Score, variant: str) -> ActorPolicy:
         """The actor that the task ended with, in Back too."""
@@ -137,11 +145,11 @@ class ActorPolicy(Policy):
 
     def __init__(self, method: ActorCriticMethod, own: ActorCriticSnapshot) -> None:
         self.method, self.random = method, np.asarray(own.random)
-        self.actor, self.normaliser = jax.device_put((own.actor, own.normaliser))
+        self.actor, self.normaliser = own.actor, own.normaliser
 
     def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
         """[L, A] likeliest actions; random ones where nothing had been learned."""
-        likely = lanes.to_host(self.method.mean(self.actor, self.normaliser, obs))
+        likely = self.method.actor.act(keys, obs, self.actor, self.normaliser, explores=False)
         return np.where(self.random[:, None], _random(self.method.spec, keys), likely)
 
 

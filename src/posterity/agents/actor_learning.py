@@ -4,6 +4,9 @@ Beside the transitions that happened, batches may hold imagined ones (MBPO, Jann
 actor begin in states that this task or an earlier one has been in: states are shared by tasks, and what they lead to is
 imagined by the model of the present one. A rollout goes on while its model knows what it is doing: it ends for
 good where the networks disagree by more than they do, nearly always, on the task's own transitions.
+
+Imagined transitions help most when few have happened, and later keep the critics from what is better than the model.
+So their share of a batch falls with the number of real ones.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from posterity.types import Spec
 EARLIER_SHARE = 0.5  # of a batch, where there is transfer: transitions of earlier tasks
 ROLLOUTS = 256  # for each imagining network
 LENGTH = 4  # steps of a rollout
+FADES = 40_000  # transitions that happened, from which on the imagined share is in inverse proportion to their number
 KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
 
 
@@ -67,6 +71,8 @@ class ActorCriticLearning:
     ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
         """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones."""
         size = actor_critic.BATCH_SIZE
+        happened = memory.filled.sum() if self.earlier_share else memory.filled[task]
+        share = self.imagined_share * jnp.minimum(1.0, FADES / jnp.maximum(happened, 1))
         more: Callable[[jax.Array], StepBatch] | None = None
         if model is not None and self.imagined_share:
             more = _drawn_from(
@@ -76,7 +82,7 @@ class ActorCriticLearning:
         def draw(k: jax.Array) -> StepBatch:
             rows = replay.sample_mixed(k, memory, task, self.earlier_share, size)
             batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
-            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, self.imagined_share)
+            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, share)
 
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
@@ -136,16 +142,8 @@ class ActorCriticLearning:
         told = dynamics.forecast(networks, units.inputs(obs, action), self.network)
         return jnp.sqrt(told.epistemic.mean(axis=-1))
 
-    def sample(self, key: jax.Array, actor: Layers, units: Normaliser, obs: jax.Array) -> jax.Array:
-        """[A] an action of the policy for an observation [O]."""
-        return actor_critic.sample_action(key, actor, units, obs, self.box)[0]
 
-    def mean(self, actor: Layers, units: Normaliser, obs: jax.Array) -> jax.Array:
-        """[A] its likeliest action."""
-        return actor_critic.mean_action(actor, units, obs, self.box)
-
-
-def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: float) -> StepBatch:
+def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: jax.Array) -> StepBatch:
     """A batch whose rows are, each with probability `share`, imagined and not real."""
     which_key, draw_key = jax.random.split(key)
     which = jax.random.uniform(which_key, real.reward.shape) < share

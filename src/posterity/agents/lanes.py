@@ -8,6 +8,9 @@ is a tree of arrays with a leading axis of lanes.
 
 A GPU waits for transfers more than it works on them. So the keys and NumPy arrays among the arguments of a compiled
 program are packed into one array of 32-bit words, sent once, and unpacked inside the program.
+
+Where JAX sees several devices (GPUs of one machine), and lanes divide evenly among them, each device has its share of
+the lanes. Lanes know nothing of each other, so devices have nothing to tell each other either (`shard_map`).
 """
 
 from __future__ import annotations
@@ -134,10 +137,10 @@ def compilation_told(listener: Listener) -> Generator[None]:
 class Program(Generic[Result]):
     """`one`, compiled for all lanes. `traces` counts how often it was traced: once, unless shapes change."""
 
-    def __init__(self, one: Callable[..., Result], precision: str, donate: Sequence[int]) -> None:
+    def __init__(self, one: Callable[..., Result], precision: str, donate: Sequence[int], spread: bool) -> None:
         import jax
 
-        self.one = one
+        self.one, self.spread = one, spread
         inner = one.func if isinstance(one, partial) else one
         self.name = inner.__name__.strip("_")
         self.precision = PRECISIONS[precision]
@@ -173,13 +176,35 @@ class Program(Generic[Result]):
 
         axes = [None if isinstance(arg, jax.Array) and arg.ndim == 0 else 0 for arg in rest]
         packed = 0 if any(layout) else None  # with nothing packed there are no words to share out among lanes
+        every = (packed, *axes)
+        shared = [arg for arg, axis in zip((words, *rest), every, strict=True) if axis == 0]
+        lanes = len(jax.tree.leaves(shared)[0])
         with jax.default_matmul_precision(self.precision):
-            return jax.vmap(lane, in_axes=(packed, *axes))(words, *rest)
+            batched = jax.vmap(lane, in_axes=every)
+            return (_shared_out(batched, every, lanes) if self.spread else batched)(words, *rest)
 
 
-def compiled(one: Callable[..., Result], precision: str = "tf32", donate: Sequence[int] = ()) -> Program[Result]:
-    """`one`, written for one lane, as one program for all. `donate`: the arguments whose memory it may reuse."""
-    return Program(one, precision, donate)
+def _shared_out(batched: Callable[..., Result], axes: Sequence[int | None], lanes: int) -> Callable[..., Result]:
+    """A program for all lanes, in which each device does its share of them; as it is where there is one device."""
+    import jax
+    from jax.sharding import Mesh, PartitionSpec
+
+    devices = jax.local_devices()
+    if len(devices) == 1 or lanes % len(devices):
+        return batched
+    own = tuple(PartitionSpec() if axis is None else PartitionSpec("lanes") for axis in axes)
+    mesh = Mesh(np.array(devices), ("lanes",))
+    return jax.shard_map(batched, mesh=mesh, in_specs=own, out_specs=PartitionSpec("lanes"), check_vma=False)
+
+
+def compiled(
+    one: Callable[..., Result], precision: str = "tf32", donate: Sequence[int] = (), spread: bool = True
+) -> Program[Result]:
+    """`one`, written for one lane, as one program for all.
+
+    `donate`: the arguments whose memory it may reuse. `spread`: over all devices, or else where its arguments lie.
+    """
+    return Program(one, precision, donate, spread)
 
 
 def _packed(args: Sequence[object]) -> tuple[tuple[_Words | None, ...], HostArray, list[object]]:

@@ -87,6 +87,18 @@ class Planner:
         what = model.actor_critic.actor, model.normaliser, obs, self.rollouts.box
         return actor_critic.sample_action(key, *what)[0] if explores else actor_critic.mean_action(*what)
 
+    def _of_two_actors(self, obs: jax.Array, task: DynamicsModel, world: DynamicsModel) -> tuple[jax.Array, jax.Array]:
+        """Of a task's own actor and today's, the action that all critics together, carefully, hold for the better one.
+
+        Also returns whether it is today's.
+        """
+        pairs = [model.actor_critic for model in (task, world) if model.actor_critic is not None]
+        actions = jnp.stack([actor_critic.mean_action(p.actor, task.normaliser, obs, self.rollouts.box) for p in pairs])
+        here = jnp.broadcast_to(obs, (len(pairs), *obs.shape))
+        told = [actor_critic.values(p.critics, task.normaliser, here, actions, self.rollouts.gamma) for p in pairs]
+        best = actor_critic.careful(jnp.concatenate(told)).argmax()
+        return actions[best], best.astype(jnp.float32)
+
     def _forecast(
         self, key: jax.Array, obs: jax.Array, model: DynamicsModel, action: jax.Array, after: Plan, sums: jax.Array
     ) -> jax.Array:
@@ -108,6 +120,9 @@ class Planner:
         plan: Plan,
     ) -> tuple[jax.Array, Plan, tuple[jax.Array, ...]]:
         """Search with two models, and tell how much of the found plan the world's predicted."""
+        if self.settings.cem_iterations == 0:
+            action, world_share = self._of_two_actors(obs, task, world)
+            return action, plan, (world_share,)
         draw_key, search_key = jax.random.split(key)
         returns = self.rollouts.backward(variant, draw_key, task, world, obs)
         proposals = self.rollouts.proposals(jax.random.fold_in(draw_key, 1), task, obs)

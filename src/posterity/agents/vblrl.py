@@ -25,27 +25,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.agents import diagnostics, lanes
+from posterity.agents import diagnostics
 from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.beginning import Beginning
+from posterity.agents.evaluation import Evaluation
 from posterity.agents.fitting import Fitting
-from posterity.agents.inference import Adaptation, TaskInference
+from posterity.agents.guard import earned
+from posterity.agents.host_actor import HostActor
+from posterity.agents.inference import TaskInference
 from posterity.agents.memory import check_room
 from posterity.agents.planner import PlannedPolicy, Planner
 from posterity.agents.programs import Programs
-from posterity.agents.training import INITIAL_WIDTH, Training, VblrlSettings, Who
+from posterity.agents.training import Training, VblrlSettings, Who
 from posterity.agents.vblrl_state import VARIANTS, VblrlSnapshot, VblrlState
 from posterity.errors import UserError
-from posterity.models import normaliser, replay
-from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
 from posterity.models.confidence import BACK_VARIANTS
-from posterity.models.critic import Critic, CriticTraining
 from posterity.models.dynamics import DynamicsModel
-from posterity.models.mlp import Layers
-from posterity.models.normaliser import Normaliser
-from posterity.models.posterior import Posterior
-from posterity.models.termination import TerminationTraining
-from posterity.types import Array, BoolArray, Budget, HostArray, Key, Spec, Transition
+from posterity.types import Array, BoolArray, Budget, HostArray, Spec, Transition
 
 FORECAST_EVERY = 16  # steps between two plans that are imagined once more, for the record
 NORMALISER_ITERATIONS = 5  # of the first task, from which the normaliser is estimated
@@ -72,6 +69,9 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.training = Training(spec, settings, self.variant.inherits)
         self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
         self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
+        self.beginning = Beginning(spec, settings, budget, self.programs, self.inference)
+        self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference)
+        self.actor = HostActor(spec)
 
     def _actor_learning(self) -> ActorCriticLearning:
         """How an actor learns beside the model, if there is one."""
@@ -86,43 +86,11 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             settings.planner.particles,
         )
 
+    # Algorithm 1 -------------------------------------------------------------------------------------------------
+
     def init(self, keys: Keys) -> VblrlState:
         """A fresh world posterior and an empty replay."""
-        world, count, settings = self.programs.init(keys), len(keys), self.settings
-        dims = (self.spec.obs_dim, len(self.spec.low))
-        capacity = self.budget.iterations * self.budget.steps_per_iteration
-        return VblrlState(
-            world=world,
-            world_prior=self.programs.fixed_prior(world.posterior),
-            task=self.programs.restart(world.posterior),
-            prior=self.programs.fixed_prior(world.posterior),
-            width=jnp.full(count, INITIAL_WIDTH, jnp.float32),
-            latents=None if self.inference is None else self.inference.begin(keys, world.posterior, 0),
-            task_latents=None if self.inference is None else self.inference.begin(keys, world.posterior, 0),
-            recent=None if self.inference is None else self.inference.empty(count),
-            normaliser=lanes.repeated(normaliser.identity(*dims), count),
-            target_std=jnp.ones((count, 1 + dims[0])),
-            critic=self._fresh_critic(keys),
-            actor=self._fresh_actor(keys),
-            termination=self._fresh_termination(keys),
-            replay=lanes.repeated(
-                replay.empty(
-                    self.budget.tasks,
-                    capacity,
-                    *dims,
-                    self.spec.learn_termination,
-                    settings.replay.finished_transitions,
-                ),
-                count,
-            ),
-            plan=lanes.repeated(self.planner.fresh_plan, count),
-            forecast=jnp.zeros((count, 3)),
-            task_number=-1,
-            iteration=0,
-            step=0,
-        )
-
-    # Algorithm 1 -------------------------------------------------------------------------------------------------
+        return self.beginning.state(keys, self.planner.fresh_plan)
 
     def begin_task(self, keys: Keys, state: VblrlState) -> VblrlState:
         """The world posterior becomes the task's, and its prior unless this is the first task."""
@@ -132,27 +100,24 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         else:
             fresh = self.programs.init(keys)
             prior = self.programs.fixed_prior(fresh.posterior)
-            state = state._replace(
-                task=fresh,
-                prior=prior,
-                critic=self._fresh_critic(keys),
-                actor=self._fresh_actor(keys),
-                termination=self._fresh_termination(keys),
-            )
+            state = state._replace(task=fresh, prior=prior, **self.beginning.networks(keys)._asdict())
         if self.inference is not None:
             latents = self.inference.begin(keys, state.world.posterior, number)
             state = state._replace(latents=latents, task_latents=latents, recent=self.inference.empty(len(keys)))
-        return state._replace(task_number=number, iteration=0, step=0)
+        return state._replace(guard=self.beginning.guard(state.actor), task_number=number, iteration=0, step=0)
 
     def act(self, keys: Keys, state: VblrlState, obs: HostArray, first: BoolArray) -> tuple[VblrlState, HostArray]:
         """The first action of the best plan found, or a random one before anything was learned."""
         if self._explores(state):
             return state._replace(step=state.step + 1), self.planner.random_actions(keys)
+        if state.guard is not None:
+            action = self.actor.act(keys, obs, state.guard.playing, state.normaliser, explores=True)
+            return state._replace(step=state.step + 1), action
         model = self.acting(state)
         search = self.planner.explore if state.actor is not None else self.planner.plan
         action, plan = search(keys, obs, first, model, state.plan)
         forecast = state.forecast
-        if state.step % FORECAST_EVERY == 0 and self.settings.planner.cem_iterations:
+        if state.step % FORECAST_EVERY == 0:
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), self.planner.executed(action)
 
@@ -193,6 +158,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         model = self.acting(state) if self.settings.policy.imagined_share else None
         state, more = self.fitting.values(fit_keys, state, model)
         facts |= losses | more
+        if state.guard is not None and state.actor is not None:
+            guard = self.beginning.guards.follow(state.guard, state.actor.now.actor, earned(rows))
+            facts["guarded"] = guard.left > 0
+            state = state._replace(guard=guard)
         place = f"task {state.task_number}, iteration {state.iteration}"
         info = diagnostics.checked(facts, "model", place, "try a lower learning rate")
         none = jnp.zeros_like(state.forecast)
@@ -220,36 +189,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         critic = None if state.critic is None else state.critic.critic
         latents = state.latents if who == "world" else state.task_latents
         ends = None if state.termination is None else state.termination.layers
-        actor = None if state.actor is None else state.actor.now
-        return self._model(who, posterior, latents, state.normaliser, state.target_std, critic, ends, actor)
-
-    def _model(
-        self,
-        who: Who,
-        posterior: Posterior,
-        latents: jax.Array | None,
-        units: Normaliser,
-        target_std: jax.Array,
-        critic: Critic | None,
-        termination: Layers | None,
-        actor: ActorCritic | None,
-    ) -> DynamicsModel:
-        strength = self.settings.noise(who)
-        noise = lanes.full(target_std.shape[0], strength) if strength else None
-        plain = posterior._replace(latents=None)
-        return DynamicsModel(plain, units, noise, target_std, critic, latents, termination, actor)
-
-    def _fresh_critic(self, keys: Keys) -> CriticTraining | None:
-        due = self.settings.value.gradient_steps
-        return self.programs.init_critic([key.fold("value") for key in keys]) if due else None
-
-    def _fresh_actor(self, keys: Keys) -> ActorCriticTraining | None:
-        due = self.settings.policy.updates_per_step
-        return self.programs.init_actor([key.fold("actor") for key in keys]) if due else None
-
-    def _fresh_termination(self, keys: Keys) -> TerminationTraining | None:
-        due = self.spec.learn_termination
-        return self.programs.init_termination([key.fold("termination") for key in keys]) if due else None
+        carried = state.normaliser, state.target_std, critic, ends, state.actor_critic
+        return self.evaluation.model(who, posterior, latents, *carried)
 
     # Evaluation, and Algorithm 2 ---------------------------------------------------------------------------------
 
@@ -261,8 +202,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     @property
     def back_variants(self) -> tuple[str, ...]:
-        """With two posteriors and a search, whose predictions Back is planned with; the one that is set comes first."""
-        if len(self.variant.fitted) < 2 or not self.settings.planner.cem_iterations:
+        """Whose predictions Back is planned with, or whose actor acts; the one that is set comes first."""
+        if len(self.variant.fitted) < 2:
             return ()
         own = self.settings.backward.variant
         return own, *(other for other in BACK_VARIANTS if other != own)
@@ -274,46 +215,20 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         posteriors = state.world.posterior, state.task.posterior
         latents = state.latents, state.task_latents, np.full(len(keys), state.task_number, np.int32)
         ends = None if state.termination is None else state.termination.layers
-        actor = None if state.actor is None else state.actor.now
-        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends, actor)
+        acting = state.actor_critic
+        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends, acting)
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
-        random = np.asarray(own.random)
-        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor))
-        task, world, latest_world = jax.device_put((own.task, own.world, latest.world))
-        latents, task_latents, today_latents = jax.device_put((own.latents, own.task_latents, own.latents))
-        if self.inference is not None and score == "back":
-            keys = [Key.of(0)] * len(random)  # the same for all: what a lane draws does not depend on its place
-            today_latents = self.inference.of_task(keys, latest_world, jnp.asarray(own.task_number))
-        adapts = None
-        if self.inference is not None and (
-            score == "zero-shot" or (self.variant.planner == "world" and score == "start")
-        ):
-            adapts = Adaptation(self.inference, world, jnp.asarray(own.task_number))
-        task = self._model("task", task, task_latents, *carried)
-        world = self._model("world", world, latents, *carried)
-        today = self._model("world", latest_world, today_latents, *carried)
-        if score == "back" and variant in ("confidence", "blend"):
-            if variant == "confidence" and self.settings.planner.particles < 2:
-                raise UserError("Confidence is a spread over particles, and this run plans with one; try blend")
-            return PlannedPolicy(self.planner, (task, today), random, variant)
-        if score == "back":
-            return PlannedPolicy(self.planner, (today if self._by_world(variant) else task,), random)
-        early = score == "zero-shot" and self.variant.inherits
-        by_world = early or self.variant.planner == "world"
-        return PlannedPolicy(self.planner, (world if by_world else task,), random, adapts=adapts)
-
-    def _by_world(self, variant: str) -> bool:
-        return variant == "world-only" or self.variant.planner == "world"
+        return self.evaluation.policy(own, latest, score, variant)
 
     def describe(self) -> Mapping[str, str]:
         """The device, and whether planning and fitting run as fused kernels."""
         precision = self.settings.matmul_precision
         plan, fit = self.planner.rollouts.fallback_reason, self.training.fallback_reason
-        return {
+        told = {
             "device": jax.devices()[0].device_kind,
             "planner": f"plain ({plan})" if plan else f"fused, {precision}",
             "fit": f"plain ({fit})" if fit else "fused",
-            "matmul_precision": precision,
         }
+        return told if jax.default_backend() == "cpu" else told | {"matmul_precision": precision}  # a CPU has one

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 
+from posterity.agents.guard import Guard
 from posterity.agents.inference import Recent
 from posterity.agents.training import VblrlSettings, Who
 from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
@@ -59,6 +60,7 @@ class VblrlState(NamedTuple):
     target_std: jax.Array  # [L, 1 + O] the targets' deviation in the normaliser's units
     critic: CriticTraining | None
     actor: ActorCriticTraining | None
+    guard: Guard | None  # where the actor acts alone
     termination: TerminationTraining | None
     replay: Replay
     plan: Plan  # where the next search begins
@@ -66,6 +68,13 @@ class VblrlState(NamedTuple):
     task_number: int
     iteration: int  # of the present task
     step: int  # of the present iteration
+
+    @property
+    def actor_critic(self) -> ActorCritic | None:
+        """Actor and critics that act now."""
+        if self.actor is None or self.guard is None:
+            return None if self.actor is None else self.actor.now
+        return self.actor.now._replace(actor=self.guard.playing)
 
 
 class VblrlSnapshot(NamedTuple):
