@@ -36,6 +36,8 @@ def detected(lines: list[Line]) -> dict[str, float]:
     believed: dict[str, int] = {}  # what was believed when a task last ended
     for task, factors in tasks.items():
         iterations = [line for line in lines if line["kind"] == "iteration" and line["task"] == task]
+        if not iterations:  # the run ended before
+            continue
         switches = sum(line["switches"] for line in iterations)
         first = [(n, line) for n, line in enumerate(iterations) if line["switches"]]
         if task > 0 and first:
@@ -61,6 +63,15 @@ def detected(lines: list[Line]) -> dict[str, float]:
         "tasks_believed": len({line["believed_task"] for line in lines if line["kind"] == "iteration"}),
         "tasks": len(set(tasks.values())),
     }
+
+
+def returns(lines: list[Line]) -> dict[int, list[float]]:
+    """Of every iteration, by task."""
+    told: dict[int, list[float]] = {}
+    for line in lines:
+        if line["kind"] == "iteration":
+            told.setdefault(line["task"], []).append(round(line["return"], 3))
+    return told
 
 
 def mean_return(lines: list[Line], after: int = 1) -> float:

@@ -11,7 +11,9 @@ import posterity
 from posterity.cli import main
 from posterity.control.controller import Controller
 from posterity.control.machine import read_machine
+from posterity.errors import UserError
 from posterity.experiment import checkpoint
+from posterity.types import FiniteSpec
 
 
 def test_a_file_holds_the_lane_that_was_asked_for(learned_run: Path, machine_file: Path):
@@ -68,10 +70,23 @@ def test_a_file_that_is_there_is_not_overwritten_unasked(learned_run: Path, mach
     assert "--force replaces it" in capfd.readouterr().err
 
 
-def test_finite_tasks_are_no_machines(tmp_path: Path, capfd):
-    posterity.run("random-mdp", out=tmp_path / "run", tasks=1, iterations=1)
-    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "m")]) == 2
-    assert "has finite MDPs for tasks" in capfd.readouterr().err
+def test_a_finite_task_is_acted_in_and_learned_from_at_every_step(tmp_path: Path):
+    """The counts of the file's own task grow by what is observed, and `save` keeps them."""
+    posterity.run("random-mdp", out=tmp_path / "run", tasks=2, iterations=1)
+    path = tmp_path / "m.posterity"
+    assert main(["export", str(tmp_path / "run"), "--out", str(path)]) == 0
+    with posterity.Controller.load(path) as controller:
+        assert isinstance(controller.spec, FiniteSpec)
+        states, actions = controller.spec.states, controller.spec.actions
+        for step in range(20):
+            action = controller.act(step % states)
+            assert 0 <= action < actions
+            controller.observe(step % states, action, float(controller.spec.levels[0]), (step + 1) % states)
+        controller.save(tmp_path / "after.posterity")
+        with pytest.raises(UserError, match="0 to"):
+            controller.act(states)
+    before, after = (read_machine(tmp_path / name).arrays for name in ("m.posterity", "after.posterity"))
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
 
 
 def test_a_policy_is_played_too_and_says_what_it_cannot(tmp_path: Path):

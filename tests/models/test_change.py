@@ -93,6 +93,11 @@ def test_errors_where_the_task_has_not_been_do_not_speak_for_a_new_one():
     assert nats(0.5, 0.5, near=0.01)[NEW] == nats(0.5, 0.5)[NEW]
 
 
+def test_a_known_task_that_has_been_where_the_present_one_has_not_is_not_gone_back_to_for_knowing_better_there():
+    assert nats(100.0, 1.0, near=0.01)[OTHER] == pytest.approx(0.01 * nats(100.0, 1.0)[OTHER])
+    assert nats(1.0, 100.0, near=0.01)[OTHER] == nats(1.0, 100.0)[OTHER] < 0.0
+
+
 def test_nearness_is_to_the_nearest_of_what_is_there():
     seen = jnp.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
     asked = jnp.array([[0.0, 0.0], [1.0, 1.0 + change.NEAR * 2**0.5], [5.0, 5.0]])

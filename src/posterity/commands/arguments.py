@@ -39,7 +39,7 @@ class Flag(NamedTuple):
 
     place: tuple[str, ...]  # the names that lead to it in the settings
     field: FieldInfo
-    default: Any  # what the help says it is, if it is not given; None: nothing to say
+    default: object  # what the help says it is, if it is not given; None: nothing to say
 
     @property
     def name(self) -> str:
@@ -237,7 +237,7 @@ def _kind(flag: Flag) -> Record:
     return {"metavar": _metavar(flag.field.annotation)}
 
 
-def _metavar(annotation: Any) -> str:
+def _metavar(annotation: object) -> str:
     if get_origin(annotation) is Literal:
         return "|".join(map(str, get_args(annotation)))
     if isinstance(annotation, UnionType) or get_origin(annotation) is Annotated:  # X | None, or X with bounds

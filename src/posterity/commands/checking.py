@@ -90,10 +90,11 @@ def _end_words(spec: Spec) -> str:
 def _table(found: list[Difference], drawn: dict[str, str]) -> Table:
     table = Table()
     moments = [moment for moment in compare.MOMENTS if all(moment in each.parted for each in found)]
-    for title in ("varies", "drawn from", "drawn"):
-        table.add_column(title, no_wrap=True)
+    table.add_column("varies", overflow="fold")  # a narrow terminal breaks words, never numbers
+    table.add_column("drawn from", overflow="fold")
+    table.add_column("drawn", no_wrap=True)
     for moment in moments:
-        table.add_column(f"{moment} step{'s' * (moment > 1)}", justify="right", no_wrap=True)
+        table.add_column(f"{moment} step{'s' * (moment > 1)}", justify="right")
     table.add_column("reward", justify="right", no_wrap=True)
     for each in found:
         ends = "" if each.least == "" else f"{each.least:.3g} to {each.greatest:.3g}"

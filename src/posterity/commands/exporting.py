@@ -72,8 +72,6 @@ def _read(asked: ExportArgs, command: str):
     if seed not in seeds:
         raise UserError(f"{asked.folder} has no seed {seed}; it has {seeds[0]} to {seeds[-1]}")
     family, agent = build(config)
-    if family.finite:
-        raise UserError(f"'{config.family}' has finite MDPs for tasks; a machine has real observations and actions")
     position = folder.position()
     if (position.task, position.iteration) == (0, 0):
         raise UserError(f"{asked.folder} has learned nothing yet")

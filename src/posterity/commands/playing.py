@@ -69,20 +69,22 @@ class MachinePlayer:
         return action, Forecast(told.reward, float(np.hypot(told.aleatoric_reward, told.epistemic_reward)), 1)
 
     def observe(self, step: int, obs: HostArray, action: HostArray, stepped: Stepped) -> None:
-        """Adapts within the episode, where the method does that."""
+        """Adapts, where the method does that: by a latent, or by the counts of a finite task."""
         ends = stepped.terminated, stepped.truncated
         self.controller.observe(obs, action, stepped.reward, stepped.next_obs, *ends)
 
     def clips(self, numbers: Sequence[int], should_stop: Callable[[], str]) -> list[Clip]:
         """One episode of each task."""
-        return [
-            filmed(Scene(self.family, task, self.start(task, 0), self.name, should_stop), self)
-            for task in self.tasks(numbers)
-        ]
+        found: list[Clip] = []
+        for task in self.tasks(numbers):
+            self.controller.forget()
+            found.append(filmed(Scene(self.family, task, self.start(task, 0), self.name, should_stop), self))
+        return found
 
     def returns(self, task: Task, episodes: int, should_stop: Callable[[], str]) -> list[float]:
         """The return of each episode."""
         found: list[float] = []
+        self.controller.forget()
         env = self.family.make(task)
         self.forecasts = False
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from posterity.commands.arguments import TRUST, Flag, Group, flags_of, option
 from posterity.errors import UserError
@@ -119,6 +118,6 @@ def run_groups(config: RunConfig) -> list[Group]:
     return [Group(title, about[title], flags) for title, flags in groups.items() if flags]
 
 
-def _about(kind: Any) -> str:
+def _about(kind: object) -> str:
     """What a class of settings is about, in the words of its docstring."""
     return (kind.__doc__ or "").strip() if isinstance(kind, type) and issubclass(kind, Settings) else ""

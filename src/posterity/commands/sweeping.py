@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from posterity.experiment.sweep.executors import Execution
 from posterity.experiment.sweep.folder import SweepFolder, is_sweep
 from posterity.experiment.sweep.plan import Arm, Sweep, cells_of, checked_sweep, group_of, located, packaged, read_sweep
 from posterity.settings import Settings, argument, setting
+from posterity.types import Facts
 
 Form = TypeVar("Form", bound=Settings)
 BUDGET = ("tasks", "iterations", "steps_per_iteration")  # flags that are settings of every run
@@ -75,7 +76,7 @@ def sweep(args: Sequence[str]) -> int:
     return _run(folder, execution, folder.exists() and asked.trust, prepare)
 
 
-def _checked(form: type[Form], values: Mapping[str, Any], flags: Sequence[Flag]) -> Form:
+def _checked(form: type[Form], values: Facts, flags: Sequence[Flag]) -> Form:
     try:
         return form.model_validate(values)
     except ValidationError as error:
@@ -118,13 +119,13 @@ def _planned(asked: SweepArgs) -> tuple[SweepFolder, Sweep]:
     return SweepFolder(asked.out), checked_sweep(values, asked.sweep)
 
 
-def _only(name: str, wanted: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
+def _only(name: str, wanted: Sequence[str], values: Facts) -> list[object]:
     """Those of a file's families or methods that were asked for; one that it has not is added."""
     there = {_called(each): each for each in values.get(name, ())}
     return [there.get(word, word) for word in wanted]
 
 
-def _called(entry: Any) -> str:
+def _called(entry: object) -> str:
     return entry if isinstance(entry, str) else Arm.model_validate(entry).called
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,26 +17,30 @@ from posterity import tree
 from posterity.agents import METHODS
 from posterity.agents import method as find_method
 from posterity.agents.base import Agent
+from posterity.control.finite import promised
 from posterity.control.machine import MOST_BYTES, Machine, budget_of
 from posterity.errors import UserError
 from posterity.settings import Settings
-from posterity.types import Budget, HostArray, Key, Spec
+from posterity.types import Budget, FiniteSpec, HostArray, Key, Spec
 
 Tree = TypeVar("Tree")
+AnySpec: TypeAlias = Spec | FiniteSpec
 AnyAgent = Agent[object, object]  # what is loaded by name: its state is a tree, and no more is known
 
 
-def build(machine: Machine, spec: Spec, source: str, trust: bool) -> AnyAgent:
+def build(machine: Machine, spec: AnySpec, source: str, trust: bool) -> AnyAgent:
     """The agent that a header describes. Only posterity's own methods are imported, unless the file is trusted."""
     header = machine.header
     if header.method not in METHODS and not trust:
         raise UserError(
-            f"{source} is for the method '{header.method}', which is not posterity's own; "
+            f"{source} is for the method {header.method!r}, which is not posterity's own; "
             "loading it would run that code. If you trust the file: trust=True"
         )
     method = find_method(header.method)
-    if method.finite:
-        raise UserError(f"{source} is for '{header.method}', a method for finite MDPs, which cannot control a machine")
+    if method.finite != isinstance(spec, FiniteSpec):
+        kinds = ("finite MDPs", "real observations")
+        learns, holds = kinds if method.finite else kinds[::-1]
+        raise UserError(f"{source} is for '{header.method}', a method for {learns}, and the file is about {holds}")
     _within_reason(machine, spec, source)
     try:
         settings = method.settings_type().model_validate(header.agent)
@@ -46,16 +50,20 @@ def build(machine: Machine, spec: Spec, source: str, trust: bool) -> AnyAgent:
     return method.build(spec, settings, budget_of(header))
 
 
-def rebuilt(method: str, spec: Spec, settings: Settings, budget: Budget) -> AnyAgent:
+def rebuilt(method: str, spec: AnySpec, settings: Settings, budget: Budget) -> AnyAgent:
     """The agent of a method with a memory of another size."""
     return find_method(method).build(spec, settings, budget)
 
 
-def _within_reason(machine: Machine, spec: Spec, source: str) -> None:
+def _within_reason(machine: Machine, spec: AnySpec, source: str) -> None:
     """Refuses sizes that the arrays of the file do not bear out, before anything is laid out in memory."""
     tasks, iterations, steps = machine.header.budget
     rows = tasks * iterations * steps
     size = sum(array.size for array in machine.arrays.values())
+    if isinstance(spec, FiniteSpec):
+        if promised(spec, machine.header.agent) > size:
+            raise UserError(f"{source}: its header promises more than the file holds")
+        return
     weights = max((sum(a * b for a, b in pairwise(each)) for each in _layers(machine.header.agent)), default=0)
     if rows * (2 * spec.obs_dim + len(spec.low) + 1) * 4 > MOST_BYTES or weights > size:
         raise UserError(f"{source}: its header promises more than the file holds")
@@ -76,12 +84,23 @@ def fresh_state(agent: AnyAgent, seed: int) -> object:
 
 
 def state_of(agent: AnyAgent, machine: Machine, source: str) -> object:
-    """The state that a file holds."""
+    """The state that a file holds. What it does not fit is seen before anything is compiled for it."""
+    import jax
+
+    shapes = jax.eval_shape(lambda: fresh_state(agent, machine.header.seed))
+    if {name: np.shape(cast(HostArray, leaf)) for name, leaf in tree.leaves(shapes)} != {
+        name: array.shape for name, array in machine.arrays.items()
+    }:
+        raise _of_another(source)
     template = fresh_state(agent, machine.header.seed)
     wanted = {name: _kind(leaf) for name, leaf in tree.leaves(template)}
     if wanted != {name: _kind(array) for name, array in machine.arrays.items()}:
-        raise UserError(f"{source} holds the state of another method, size or version than its header says")
+        raise _of_another(source)
     return on_device(template, tree.filled(template, machine.arrays))
+
+
+def _of_another(source: str) -> UserError:
+    return UserError(f"{source} holds the state of another method, size or version than its header says")
 
 
 def _kind(leaf: object) -> tuple[tuple[int, ...], str]:

@@ -22,12 +22,13 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from posterity.control import building, familiarity
-from posterity.control.building import AnyAgent
+from posterity.control.building import AnyAgent, AnySpec
+from posterity.control.finite import decoded_finite, is_finite
 from posterity.control.learner import Learner
 from posterity.control.machine import Header, Machine, budget_of, decoded, read_machine, write_machine
 from posterity.control.pilots import WINDOW, Forecast, Pilot, pilot_for
 from posterity.errors import UserError
-from posterity.types import HostArray, Key, Spec, StepFunction, Transition
+from posterity.types import FiniteSpec, HostArray, Key, StepFunction, Transition
 
 SLACK_MS = 5.0  # that an action may come after its budget, on a machine whose cores are not all taken by others
 
@@ -43,10 +44,10 @@ class Progress(NamedTuple):
 class Controller:
     """Acts, adapts and learns with one machine file. Made by `load`."""
 
-    def __init__(self, header: Header, spec: Spec, agent: AnyAgent, state: object, learn: bool) -> None:
+    def __init__(self, header: Header, spec: AnySpec, agent: AnyAgent, state: object, learn: bool) -> None:
         self.header, self.spec, self.agent = header, spec, agent
         self._pilot: Pilot = pilot_for(agent)
-        self._state = state
+        self._state = self._loaded = state
         self._key = Key.of(header.seed).fold("control", header.updates)
         self._count = 0  # of keys that were used
         self._first = True  # an episode begins with the next observation
@@ -86,7 +87,13 @@ class Controller:
         """
         source = str(path)
         machine = read_machine(Path(path))
-        spec = decoded(machine.header.spec, source, {"reward": reward, "terminated": terminated})
+        functions = {"reward": reward, "terminated": terminated}
+        finite = is_finite(machine.header.spec)
+        if finite and (reward or terminated):
+            raise UserError(f"{source} is about finite MDPs: load it without reward= and terminated=")
+        spec = (
+            decoded_finite(machine.header.spec, source) if finite else decoded(machine.header.spec, source, functions)
+        )
         agent = building.build(machine, spec, source, trust)
         state = building.state_of(agent, machine, source)
         header, budget = machine.header, budget_of(machine.header)
@@ -108,7 +115,7 @@ class Controller:
         `first`: an episode begins with this observation. It need not be said where `observe` told the ends.
         """
         began = time.perf_counter()
-        place = self._array("observation", obs, self.spec.obs_dim)
+        place = self._place("observation", obs)
         if budget_ms is not None and not (np.isfinite(budget_ms) and budget_ms >= 0):
             raise UserError(f"budget_ms is {budget_ms}; it is a time in milliseconds, 0 or more")
         with self._acting:
@@ -117,7 +124,7 @@ class Controller:
                 self._first = False
             left = None if budget_ms is None else max(budget_ms / 1e3 - (time.perf_counter() - began), 0.0)
             action = self._pilot.act(self._next_key("act"), state, place, begins, left)
-        if self.spec.actions:
+        if isinstance(self.spec, FiniteSpec) or self.spec.actions:
             return np.asarray(action)
         return np.clip(action, self.spec.low, self.spec.high).astype(np.float32)
 
@@ -134,10 +141,10 @@ class Controller:
         if not np.isfinite(reward):
             raise UserError(f"The reward is {reward}; it must be a finite number")
         step = Transition(
-            self._array("observation", obs, self.spec.obs_dim),
+            self._place("observation", obs),
             self._action(action),
-            np.asarray(reward, np.float32),
-            self._array("next observation", next_obs, self.spec.obs_dim),
+            np.asarray(reward, np.float64 if isinstance(self.spec, FiniteSpec) else np.float32),
+            self._place("next observation", next_obs),
             np.asarray(terminated, bool),
             np.asarray(truncated, bool),
         )
@@ -162,11 +169,20 @@ class Controller:
             if self._learner is not None:
                 self._learner.restart()
 
+    def forget(self) -> None:
+        """Back to what the file holds: all that was observed since is forgotten."""
+        if self._learner is not None:
+            raise UserError("What is learned in the background is not forgotten; load the file again")
+        with self._lock:
+            self._pilot.restart()
+            self._state, self._first = self._loaded, True
+            self._recent.clear()
+
     # What it knows -----------------------------------------------------------------------------------------------
 
     def uncertainty(self, obs: object, action: object) -> Forecast:
         """What is expected of an action, with both kinds of uncertainty, in the environment's units."""
-        place = self._array("observation", obs, self.spec.obs_dim)
+        place = self._place("observation", obs)
         move = self._action(action)
         return self._pilot.forecast(self._next_key("forecast"), self._state, place, move)
 
@@ -255,12 +271,15 @@ class Controller:
 
     def _action(self, value: object) -> HostArray:
         """[A], or the number [] of a discrete one."""
-        if not self.spec.actions:
-            return self._array("action", value, len(self.spec.low))
-        number = np.asarray(value)
-        if number.shape != () or number.dtype.kind not in "iu" or not 0 <= number < self.spec.actions:
-            raise UserError(f"The action is {value}; this machine's are the numbers 0 to {self.spec.actions - 1}")
-        return number
+        if isinstance(self.spec, FiniteSpec) or self.spec.actions:
+            return _numbered("action", value, self.spec.actions)
+        return self._array("action", value, len(self.spec.low))
+
+    def _place(self, what: str, value: object) -> HostArray:
+        """[O], or the number [] of a state."""
+        if isinstance(self.spec, FiniteSpec):
+            return _numbered(what, value, self.spec.states)
+        return self._array(what, value, self.spec.obs_dim)
 
     def _array(self, what: str, value: object, size: int) -> HostArray:
         try:
@@ -273,3 +292,11 @@ class Controller:
         if not np.isfinite(array).all():
             raise UserError(f"The {what} holds a number that is not finite: {array.tolist()}")
         return array
+
+
+def _numbered(what: str, value: object, count: int) -> HostArray:
+    """[] one of the numbers 0 to count - 1."""
+    number = np.asarray(value)
+    if number.shape != () or number.dtype.kind not in "iu" or not 0 <= number < count:
+        raise UserError(f"The {what} is {value}; this machine's are the numbers 0 to {count - 1}")
+    return number

@@ -8,12 +8,13 @@ import numpy as np
 
 from posterity import tree
 from posterity.control import building, familiarity
-from posterity.control.building import AnyAgent
+from posterity.control.building import AnyAgent, AnySpec
+from posterity.control.finite import encoded_finite
 from posterity.control.machine import FORMAT, Header, Machine, encoded
 from posterity.control.pilots import pilot_for
 from posterity.errors import UserError
 from posterity.settings import Settings
-from posterity.types import Budget, Facts, Key, Record, Spec
+from posterity.types import Budget, Facts, FiniteSpec, Key, Record
 
 
 class Learned(NamedTuple):
@@ -23,7 +24,7 @@ class Learned(NamedTuple):
     env: Settings
     method: str
     settings: Settings
-    spec: Spec
+    spec: AnySpec
     budget: Budget
     agent: AnyAgent
     state: object  # of all lanes
@@ -37,10 +38,8 @@ def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: 
 
     `memory`: how many transitions of each task it may hold. `begin_task`: the machine is a task that was not met yet.
     """
-    if not isinstance(learned.spec, Spec):
-        raise UserError(f"'{learned.family}' has finite MDPs for tasks; a machine has real observations and actions")
     steps = learned.budget.steps_per_iteration
-    if memory < 2 * steps:
+    if learned.agent.task_memory and memory < 2 * steps:
         raise UserError(f"A memory of {memory} transitions is less than two iterations of {steps}")
     key = Key.of(learned.seed).fold("export")
     state = tree.map_leaves(
@@ -67,7 +66,7 @@ def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: 
         family=learned.family,
         env=_json(learned.env),
         agent=_json(learned.settings),
-        spec=encoded(learned.spec),
+        spec=encoded_finite(learned.spec) if isinstance(learned.spec, FiniteSpec) else encoded(learned.spec),
         budget=(budget.tasks, budget.iterations, budget.steps_per_iteration),
         tasks=tasks,
         seed=learned.seed,

@@ -161,7 +161,7 @@ def decoded(fields: Mapping[str, object], source: str, known: Known | None = Non
         plain = {name: _decoded(value) for name, value in fields.items()}
         spec = Spec(**{**plain, **functions})  # pyright: ignore[reportArgumentType]
         _check(spec)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as error:
         raise UserError(f"{source}: its spaces are wrong: {error}") from error
     return spec
 

@@ -1,6 +1,7 @@
 """How a method is flown: all that differs between methods, for `Controller`.
 
 ModelPilot     vblrl and its variants: searches with a model, tells its uncertainty, and can go on learning
+FinitePilot    methods for finite MDPs: plans with the posterior, and learns at every step
 PolicyPilot    any other method: plays the policy of its evaluation, and does not learn
 
 A pilot holds no belief: the state is handed to it. States have one lane.
@@ -95,7 +96,9 @@ class Pilot(ABC):
 
 def pilot_for(agent: AnyAgent) -> Pilot:
     """The pilot for an agent."""
-    return ModelPilot(cast(Vblrl, agent)) if isinstance(agent, Vblrl) else PolicyPilot(agent)
+    if isinstance(agent, Vblrl):
+        return ModelPilot(agent)
+    return FinitePilot(agent) if agent.finite else PolicyPilot(agent)
 
 
 def _needs_a_model(what: str) -> UserError:
@@ -121,6 +124,32 @@ class PolicyPilot(Pilot):
             self.prepare(key, state)
         assert self._policy is not None
         return np.asarray(self._policy.act([key], obs[None], np.array([first])))[0]
+
+
+class FinitePilot(Pilot):
+    """Acts and learns as in a run. Acting may make a plan: the state with it is kept until the step is observed."""
+
+    def __init__(self, agent: AnyAgent) -> None:
+        self.agent = agent
+        self._of: object = None  # the state that was acted on
+        self._planned: object = None  # the same state after acting
+
+    def act(self, key: Key, state: object, obs: HostArray, first: bool, budget: float | None) -> HostArray:
+        """The plan is made whole, whatever the budget is."""
+        self._planned, actions = self.agent.act([key], self._latest(state), obs[None], np.array([first]))
+        self._of = state
+        return np.asarray(actions)[0]
+
+    def observe(self, key: Key, state: object, step: Transition) -> object:
+        """Counts the step: the task's posterior, and by it the plan, follow at once."""
+        return self.agent.observe([key], self._latest(state), step)
+
+    def restart(self) -> None:
+        """The plan is forgotten."""
+        self._of = self._planned = None
+
+    def _latest(self, state: object) -> object:
+        return self._planned if state is self._of and self._planned is not None else state
 
 
 class ModelPilot(Pilot):

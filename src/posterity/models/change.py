@@ -5,8 +5,9 @@
     a task known before   how much better its posterior foretells the step than the present one's, both held to be as
                           wide as the wider of the two; less, if it is further off than it used to be in its own time
     a new task            how much likelier the step is if the present task's errors were 2 or 4 times what they used
-                          to be; what speaks for it counts the less, the further the step is from all that this task
-                          has shown: a model errs where it has not been
+                          to be
+    both                  what speaks for them counts the less, the further the step is from all that the present task
+                          has shown: a model errs where it has not been, and another that has been there knows better
     pi_j                  one tenth for a new task, the rest shared by the tasks known before
 
 When the odds of all others together are above `ODDS`, the likeliest of them is the task now. Where two tasks do the
@@ -92,8 +93,8 @@ def evidence(told: Told, scales: FloatArray, present: int) -> FloatArray:
     width = np.maximum(usual, usual[present])
     better = _density(told.squares, width) - _density(told.squares[present], width)
     off = _off(told.squares, usual)  # [K, W]
-    new = np.where(off[present] > 0.0, told.near * off[present], off[present])
-    return np.concatenate([better - np.maximum(off, 0.0), new[None]]).T
+    nats = np.concatenate([better - np.maximum(off, 0.0), off[present][None]])
+    return np.where(nats > 0.0, told.near * nats, nats).T
 
 
 def _off(squares: FloatArray, usual: FloatArray) -> FloatArray:
