@@ -21,7 +21,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Programs are compiled many times and run for moments: what optimising them takes is never won back.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # elsewhere the flag may be unknown, which ends a process
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    # one piece of machine code a program, not 32 for as many cores
+    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ.setdefault("XLA_FLAGS", flags)
 # Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
 # [B, N] by mistake would otherwise be a wrong number and no error.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
@@ -68,6 +70,14 @@ def made_up() -> MakeUp:
         return path
 
     return make
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty present folder; wide enough a terminal for the tables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import posterity
 
 SOURCE = Path(posterity.__file__).parent
 LAYERS = [
-    {"types", "errors", "settings", "tree"},
-    {"files", "plugins"},
+    {"types", "errors", "settings"},
+    {"files", "plugins", "tree"},
     {"families", "tabular", "models", "planning"},
     {"kernels"},
     {"agents"},

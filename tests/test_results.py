@@ -33,8 +33,9 @@ def test_a_published_run_can_be_read_and_names_its_command_and_versions(name: st
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_configuration_of_a_published_run_is_one_that_can_be_run(name: str):
-    config = read_config(RESULTS / name)
+def test_the_configuration_of_a_published_run_is_one_that_can_be_run(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(RESULTS.parent / "examples")  # where families of one's own lie; their code is ours
+    config = read_config(RESULTS / name, trusted=True)
     assert isinstance(config, RunConfig)
     assert config.method == tomllib.loads((RESULTS / name / "config.toml").read_text())["method"]
 

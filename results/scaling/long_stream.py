@@ -2,13 +2,14 @@
 
     python results/scaling/long_stream.py vblrl 1000      (or: blrl 10000)
 
-Writes a line for every task to results/scaling/METHOD-TASKS.jsonl.xz and the table to METHOD-TASKS.md. A checkpoint is
-written after every iteration. Seconds are the process's own CPU seconds, with wall seconds beside them: other programs
-may run on the machine.
+Writes a line for every task to METHOD-TASKS.jsonl.xz and the table to METHOD-TASKS.md, into the folder that the
+environment variable OUT names, or beside this file. A checkpoint is written after every iteration. Seconds are the
+process's own CPU seconds, with wall seconds beside them: other programs may run on the machine.
 """
 
 import json
 import lzma
+import os
 import platform
 import sys
 import tempfile
@@ -91,7 +92,7 @@ def main() -> None:
         folder.save = timed  # pyright: ignore[reportAttributeAccessIssue]
         lifelong(config, folder, meter, lambda: "")
         folder.close()
-    out = Path(__file__).parent / f"{method}-{tasks}"
+    out = Path(os.environ.get("OUT", Path(__file__).parent)) / f"{method}-{tasks}"
     text = "".join(json.dumps(line) + "\n" for line in meter.lines)
     out.with_suffix(".jsonl.xz").write_bytes(lzma.compress(text.encode(), preset=9))
     out.with_suffix(".md").write_text(table(meter.lines, f"{family}, {method}, {tasks} tasks of 2 x 20 steps"))

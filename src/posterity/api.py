@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from posterity.agents import method_name
 from posterity.agents.base import SCORES, Score
@@ -42,7 +41,7 @@ def run(
     source: str | Path | None = None,
     trust: bool = False,
     track: Sequence[str] = (),
-    **changes: Any,
+    **changes: object,
 ) -> Run:
     """Learns a stream of tasks into the new folder `out`. `changes` are settings: tasks=20, agent={"models": 10}.
 

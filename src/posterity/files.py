@@ -2,10 +2,13 @@
 
 A run folder may come from somebody else. A link in it would lead a writer to any file of the user's, so files are
 opened without following one, and folders that are links are refused.
+
+A file can have a seal: FILE.sha256 beside it, as `sha256sum` writes and checks it. It tells of damage, not of malice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import IO
@@ -29,6 +32,30 @@ def replace(path: Path, content: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def seal_of(path: Path) -> Path:
+    """Where the seal of a file lies."""
+    return path.with_name(path.name + ".sha256")
+
+
+def seal(path: Path, content: bytes) -> bytes:
+    """The seal of a file with this content."""
+    return f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode()
+
+
+def replace_sealed(path: Path, content: bytes) -> None:
+    """A file and its seal. Killed in between, it leaves a file without a seal, never one with another's."""
+    seal_of(path).unlink(missing_ok=True)
+    replace(path, content)
+    replace(seal_of(path), seal(path, content))
+
+
+def check_seal(path: Path, content: bytes) -> bytes:
+    """The content as it is, refused if the file has a seal and it is another's."""
+    if seal_of(path).exists() and read_plain(seal_of(path)) != seal(path, content):
+        raise UserError(f"{path} was changed since it was written: {seal_of(path).name} does not fit. Put it back")
+    return content
 
 
 def append(path: Path) -> IO[bytes]:

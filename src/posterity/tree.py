@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+
+from posterity.types import HostArray
 
 Tree = TypeVar("Tree")
 
@@ -131,7 +132,7 @@ def _extended(leaf: object, fresh: object) -> object:
     return in_library_of(fresh, whole)
 
 
-def put_corner(whole: NDArray[Any], part: NDArray[Any]) -> None:
+def put_corner(whole: HostArray, part: HostArray) -> None:
     """Writes `part` over the beginning of every axis of `whole`."""
     whole[tuple(slice(size) for size in part.shape)] = part
 

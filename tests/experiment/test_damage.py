@@ -15,6 +15,7 @@ from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import resolve
 from posterity.experiment.evaluate import Plan, evaluate
 from posterity.experiment.folder import RunFolder
+from posterity.report.join import join
 
 SMALL: dict[str, Any] = {"tasks": 3, "iterations": 3, "seeds": 2, "snapshots": True}
 
@@ -142,3 +143,41 @@ def test_files_with_the_same_content_are_the_same_bytes(tmp_path: Path):
     for name in "ab":
         checkpoint.save(tmp_path / name, state, Position(1, 2, 3))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_changed_digit_of_scores_or_of_records_without_a_checkpoint_is_found(run: Path):
+    evaluate(run, Plan(episodes=1, scores=("train",)), lambda *_: None)
+    shutil.rmtree(run / "checkpoints")
+    before = posterity.read(run)
+    for name in ("records.jsonl", "evaluation/train.jsonl"):
+        content = (run / name).read_bytes()
+        place = content.rindex(b'"return": ') + len(b'"return": ')
+        digit = content[place : place + 1]
+        (run / name).write_bytes(content[:place] + (b"1" if digit != b"1" else b"2") + content[place + 1 :])
+        with pytest.raises(UserError, match="was changed since it was written"):
+            posterity.read(run)
+        (run / name).write_bytes(content)
+    assert np.array_equal(posterity.read(run).returns, before.returns, equal_nan=True)
+
+
+def test_a_report_of_other_settings_than_the_checkpoints_is_refused(run: Path):
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("steps_per_iteration = ", "steps_per_iteration = 1"))
+    with pytest.raises(UserError, match="was changed since the checkpoint"):
+        posterity.read(run)
+
+
+def test_compressed_records_that_were_cut_are_refused_in_one_line(run: Path, tmp_path: Path):
+    published = tmp_path / "published"
+    join([run], published, compact=True)
+    packed = published / "records.jsonl.xz"
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(UserError, match="holds no readable run"):
+        posterity.read(published)
+
+
+def test_a_list_in_the_place_of_a_seed_ends_resume_in_one_line(run: Path):
+    records = run / "records.jsonl"
+    records.write_bytes(records.read_bytes().replace(b'"seed": 0', b'"seed":[]', 1))
+    with pytest.raises(UserError, match="is not a record of this run"):
+        RunFolder.reopen(run, "test", tasks=3)

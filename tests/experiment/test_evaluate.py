@@ -40,7 +40,6 @@ def quiet(*_: object) -> None:
 
 
 def returns(lines: list[Line]) -> list[float]:
-    """What the episodes brought."""
     return [float(line["return"]) for line in lines]
 
 
@@ -136,7 +135,7 @@ def test_a_time_limit_ends_an_evaluation_and_scores_that_are_whole_are_written(r
             lambda score, *_: played.append(score),
             lambda: "time limit" if played else "",
         )
-    assert {path.stem for path in (copy / "evaluation").iterdir()} == {"train"}
+    assert {path.stem for path in (copy / "evaluation").glob("*.jsonl")} == {"train"}
 
 
 def test_going_back_after_every_task_is_over_the_tasks_before(run: Path):
@@ -335,8 +334,7 @@ def test_a_method_with_one_way_of_going_back_refuses_a_variant(tmp_path: Path):
 
 def test_of_a_run_in_progress_only_finished_tasks_are_evaluated(iterate, tmp_path: Path):
     config = resolve("item-search", "blrl", "quick", {"tasks": 3, "iterations": 2, "snapshots": True})
-    folder = RunFolder.create(tmp_path / "run", config, "test")
-    iterate(config, folder)
+    iterate(config, folder := RunFolder.create(tmp_path / "run", config, "test"))
     with pytest.raises(UserError, match="no finished task"):
         evaluate(tmp_path / "run", Plan(), quiet)
     iterate(config, folder)

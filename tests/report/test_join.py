@@ -132,6 +132,7 @@ def test_a_compact_copy_keeps_returns_to_five_digits_factors_exactly_and_no_fold
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
         "config.toml",
         "evaluation/train.jsonl",
+        "evaluation/train.jsonl.sha256",
         "records.jsonl.xz",
         "versions.json",
     ]

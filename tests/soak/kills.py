@@ -1,11 +1,13 @@
 """Kills runs at random moments and resumes them: what is left has to equal a run that was never stopped.
 
     python tests/soak/kills.py --kills 100                     (all methods; make soak does this)
-    python tests/soak/kills.py --kills 20 --methods blrl boss --out results/soak/kills.jsonl
+    python tests/soak/kills.py --kills 20 --methods blrl boss --workers 2 --out results/soak/kills.jsonl
 
 A trial starts a run, kills it (SIGKILL) after a random time, resumes it, kills that too, and so on until it has been
-killed `--chain` times; then it is resumed to its end. Records (without the clock), the state and every snapshot are
-compared with those of a run without faults. The exit code is 1 if a single one differs.
+killed `--chain` times; then it is resumed to its end. Half of the kills wait until the run's folder is there, because
+much of a short run is the start of Python. Records (without the clock), the state and every snapshot are compared
+with those of a run without faults, which comes first and leaves its compiled programs in a cache for all others. A line
+for every trial says how much was saved at each kill. The exit code is 1 if a single run differs.
 """
 
 import argparse
@@ -13,15 +15,17 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from posterity.cli import main as command
 from posterity.experiment import checkpoint
 from posterity.experiment.records import read_records
 
@@ -46,35 +50,32 @@ RUNS = {
 }
 
 
-def started(args: Sequence[str], fork: bool) -> int:
-    """The process id of a command. Forked, it need not import anything; JAX cannot be forked."""
-    if not fork or "jax" in sys.modules:
-        nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
-        words = [sys.executable, "-m", "posterity", *args]
-        return os.posix_spawn(sys.executable, words, os.environ, file_actions=nowhere)
-    pid = os.fork()
-    if pid == 0:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        code = 70
-        try:
-            code = command(args)
-        finally:
-            os._exit(code)
-    return pid
+class Whole(NamedTuple):
+    """A run that nothing happened to."""
+
+    content: dict[str, object]
+    seconds: float  # that it takes once everything is compiled
+    begins: float  # seconds until its folder is there
 
 
-def ended(pid: int, after: float) -> bool:
+def begun(method: str, out: Path) -> "subprocess.Popen[bytes]":
+    """Starts the run, or resumes it where there is something to resume."""
+    fresh = ["run", *RUNS[method], "--method", method, "--save-every", "0", "--out", str(out)]
+    words = ["resume", str(out)] if (out / "config.toml").exists() else fresh
+    return subprocess.Popen(
+        [sys.executable, "-m", "posterity", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def ended(process: "subprocess.Popen[bytes]", after: float) -> bool:
     """Whether a process ends by itself within `after` seconds; else it is killed."""
-    until = time.monotonic() + after
-    while time.monotonic() < until:
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            return True
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return False
+    try:
+        process.wait(after)
+        return True
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
 
 
 def content(path: Path) -> dict[str, object]:
@@ -86,48 +87,69 @@ def content(path: Path) -> dict[str, object]:
     return found
 
 
-def trial(method: str, chance: random.Random, place: Path, whole: dict[str, object], usual: float, chain: int):
+def saved(path: Path) -> str:
+    """How much of a run is there: nothing, its folder, or so many lines of records."""
+    records = path / "records.jsonl"
+    if not records.exists():
+        return "folder" if (path / "config.toml").exists() else "nothing"
+    return f"{records.read_bytes().count(10)} records"
+
+
+def unbroken(method: str, place: Path) -> Whole:
+    """The run without faults: twice, the second time with everything compiled."""
+    for name in (f"whole-{method}", f"timed-{method}"):
+        began, begins, process = time.monotonic(), 0.0, begun(method, place / name)
+        while process.poll() is None:
+            time.sleep(0.01)
+            if not begins and (place / name / "config.toml").exists():
+                begins = time.monotonic() - began
+        if process.returncode:
+            raise SystemExit(f"The run of {method} without faults ended with {process.returncode}")
+        seconds = time.monotonic() - began
+    one, other = content(place / f"whole-{method}"), content(place / f"timed-{method}")
+    if one != other:
+        raise SystemExit(f"Two runs of {method} without faults differ: nothing can be told about kills")
+    return Whole(one, seconds, begins)
+
+
+def trial(method: str, seed: int, place: Path, whole: Whole, chain: int) -> dict[str, object]:
     """One run that is killed `chain` times, or fewer if it is done before."""
-    out, killed = place / "run", 0
-    fork = method in ("blrl", "boss")
-    fresh = ["run", *RUNS[method], "--method", method, "--save-every", "0", "--out", str(out)]
-    while killed < chain:
-        begun = (out / "config.toml").exists()
-        pid = started(["resume", str(out)] if begun else fresh, fork)
-        if ended(pid, chance.uniform(0.0, usual)):
+    chance, stages = random.Random(seed), list[str]()
+    while len(stages) < chain:
+        first = chance.choice([0.0, whole.begins])
+        if ended(begun(method, place), chance.uniform(first, whole.seconds)):
             break
-        killed += 1
-    last = ["resume", str(out)] if (out / "config.toml").exists() else fresh
-    ended(started(last, fork), 600.0)
-    found = content(out)
-    wrong = sorted(name for name in whole.keys() | found.keys() if whole.get(name) != found.get(name))
-    return killed, wrong
+        stages.append(saved(place))
+    finished = ended(begun(method, place), 600.0)
+    found = content(place) if finished else {}
+    wrong = sorted(name for name in whole.content.keys() | found.keys() if whole.content.get(name) != found.get(name))
+    return {"method": method, "kills": len(stages), "saved_at_kills": stages, "equal": not wrong, "differs": wrong}
 
 
-def soak(kills: int, methods: Sequence[str], seed: int, chain: int = 3, out: Path | None = None) -> int:
+def soak(
+    kills: int, methods: Sequence[str], seed: int, chain: int = 3, out: Path | None = None, workers: int = 1
+) -> int:
     """Kills until there were so many; returns how many trials left something else than an unbroken run."""
-    chance, bad, done = random.Random(seed), 0, 0
-    wholes: dict[str, tuple[dict[str, object], float]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        for number in range(100 * kills):
+    bad, done = 0, 0
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
+        place = Path(name)
+        wholes = dict(zip(methods, pool.map(lambda method: unbroken(method, place), methods), strict=True))
+        for first in range(0, 100 * kills, workers):
             if done >= kills:
                 break
-            method, place = methods[number % len(methods)], Path(name) / str(number)
-            if method not in wholes:
-                reference = Path(name) / f"whole-{method}"
-                args = ["run", *RUNS[method], "--method", method, "--save-every", "0", "--out", str(reference)]
-                ended(started(args, method in ("blrl", "boss")), 900.0)
-                began = time.monotonic()  # once more, with everything compiled and cached
-                ended(started([*args[:-1], f"{reference}-again"], method in ("blrl", "boss")), 900.0)
-                wholes[method] = content(reference), time.monotonic() - began
-            place.mkdir()
-            killed, wrong = trial(method, chance, place, *wholes[method], chain)
-            done, bad = done + killed, bad + bool(wrong)
-            line = json.dumps({"method": method, "kills": killed, "equal": not wrong, "differs": wrong})
-            print(f"{done} of {kills}: {line}", flush=True)
-            if out is not None:
-                with out.open("a") as file:
-                    file.write(line + "\n")
+            turn = [(methods[number % len(methods)], number) for number in range(first, first + workers)]
+
+            def one(what: tuple[str, int]) -> dict[str, object]:
+                method, number = what
+                return trial(method, seed + number, place / str(number), wholes[method], chain)
+
+            for result in pool.map(one, turn):
+                done, bad = done + len(result["saved_at_kills"]), bad + (not result["equal"])  # pyright: ignore[reportArgumentType]
+                line = json.dumps(result)
+                print(f"{done} of {kills}: {line}", flush=True)
+                if out is not None:
+                    with out.open("a") as file:
+                        file.write(line + "\n")
     return bad
 
 
@@ -136,10 +158,11 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--chain", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int(np.random.default_rng().integers(1 << 30)))
-    parser.add_argument("--methods", nargs="*", default=[*RUNS])
+    parser.add_argument("--methods", nargs="*", default=[*RUNS], choices=[*RUNS])
+    parser.add_argument("--workers", type=int, default=1, help="runs at once")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "posterity-soak"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     print(f"seed {asked.seed}")
-    sys.exit(1 if soak(asked.kills, asked.methods, asked.seed, asked.chain, asked.out) else 0)
+    sys.exit(1 if soak(asked.kills, asked.methods, asked.seed, asked.chain, asked.out, asked.workers) else 0)

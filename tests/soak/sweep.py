@@ -16,6 +16,7 @@ import random
 import secrets
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,31 @@ families = ["item-search", "random-mdp"]
 methods = ["blrl", "boss", { method = "blrl", name = "psrl", settings = { agent = { explorer = "psrl" } } }]
 seeds = 4
 settings = { tasks = %d, save_every = 1.0 }
+"""
+NEURAL = """
+families = ["pendulum-gravity", "point-goal"]
+seeds = 4
+lanes = 2
+evaluate = false
+settings = { tasks = %d, iterations = 4, steps_per_iteration = 60, save_every = 1.0 }
+[[methods]]
+method = "vblrl"
+[methods.settings.agent]
+network = { hidden = [16, 16] }
+planner = { horizon = 6, candidates = 16, elites = 4, cem_iterations = 2, particles = 2 }
+learner = { gradient_steps = 10 }
+task_min_transitions = 60
+world_iterations = 1
+replay = { finished_transitions = 100 }
+[[methods]]
+method = "single-task"
+[methods.settings.agent]
+network = { hidden = [16, 16] }
+planner = { horizon = 6, candidates = 16, elites = 4, cem_iterations = 2, particles = 2 }
+learner = { gradient_steps = 10 }
+task_min_transitions = 60
+[[methods]]
+method = "npg"
 """
 
 
@@ -99,10 +125,10 @@ class Killer(threading.Thread):
                 print(f"killed the worker of {name}", flush=True)
 
 
-def kills(work: Path, plan: Path, every: float) -> dict[str, Any]:
+def kills(work: Path, plan: Path, every: float, executors: list[str]) -> dict[str, Any]:
     """The same sweep without faults, and with a worker killed every so often."""
     result: dict[str, Any] = {"seconds_without_faults": round(sweep(work / "whole", plan), 1)}
-    for executor in ("ray", "local"):
+    for executor in executors:
         out = work / executor
         killer = Killer(out, every)
         killer.start()
@@ -185,7 +211,7 @@ def end(pid: int) -> None:
 
 
 def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
-    """Local processes and a Ray cluster that is up, in turns, on the three methods of random-mdp, one seed of each.
+    """Local processes and a Ray cluster that is up, in turns, on the three methods of random-mdp, two seeds of each.
 
     Seconds are of no use on a machine with other work. Processor seconds of the workers are: a worker's begin with
     the start of its process. What the cluster's own processes use meanwhile is added.
@@ -198,10 +224,11 @@ def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
     workers: dict[str, list[float]] = {"local": [], "ray": []}
     cluster: list[float] = []
     try:
+        ways = [("local", ()), ("ray", ("--executor", "ray", "--address", address))]
         for turn in range(turns):
-            for way, flags in (("local", ()), ("ray", ("--executor", "ray", "--address", address))):
+            for way, flags in ways if turn % 2 == 0 else ways[::-1]:  # what comes first may find the machine busier
                 out, before = work / f"{way}-{turn}", processor_seconds(head.pid)
-                taken[way].append(round(sweep(out, plan, "--seeds", "1", "--families", "random-mdp", *flags), 1))
+                taken[way].append(round(sweep(out, plan, "--seeds", "2", "--families", "random-mdp", *flags), 1))
                 said = [text for log in out.glob("logs/**/*.log") for text in log.read_text().splitlines()]
                 used = [float(text.split()[-5]) for text in said if text.endswith("s of processor time")]
                 workers[way].append(round(sum(used), 1))
@@ -211,16 +238,23 @@ def cost(work: Path, plan: Path, turns: int) -> dict[str, Any]:
     finally:
         for pid in sorted(descendants(head.pid)):
             end(pid)
-    cells = 3 * turns
+    cells = 6 * turns
+    ours = [ray + own for ray, own in zip(workers["ray"], cluster, strict=True)]
     return {
         "seconds": taken,
-        "ratio_of_seconds": round(sum(taken["ray"]) / sum(taken["local"]), 3),
+        "ratio_of_seconds": ratios(taken["ray"], taken["local"]),
         "processor_seconds_of_workers": workers,
         "processor_seconds_of_the_cluster": cluster,
         "processor_seconds_more_a_cell": round((sum(workers["ray"]) - sum(workers["local"])) / cells, 2),
-        "ratio_of_processor_seconds": round((sum(workers["ray"]) + sum(cluster)) / sum(workers["local"]), 3),
+        "ratio_of_processor_seconds": ratios(ours, workers["local"]),
         "cells_that_differ": unlike(work / "local-0", work / "ray-0"),
     }
+
+
+def ratios(ray: list[float], local: list[float]) -> dict[str, Any]:
+    """Of each turn, whose two halves met much the same machine; and their median."""
+    each = [round(one / other, 3) for one, other in zip(ray, local, strict=True)]
+    return {"by_turn": each, "median": round(statistics.median(each), 3)}
 
 
 def processor_seconds(cluster: int) -> float:
@@ -262,15 +296,17 @@ def main() -> int:
     parser.add_argument("what", choices=["kills", "node", "cost", "lanes"])
     parser.add_argument("--out", type=Path, help="where to write what came of it, as JSON")
     parser.add_argument("--tasks", type=int, default=40, help="tasks of every cell")
+    parser.add_argument("--neural", action="store_true", help="methods in JAX on pendulum-gravity and point-goal")
+    parser.add_argument("--executors", nargs="+", default=["ray", "local"], help="whose workers are killed")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
     parser.add_argument("--turns", type=int, default=2)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="posterity-soak-") as scratch:
         work = Path(scratch)
         plan = work / "plan.toml"
-        plan.write_text(SWEEP % asked.tasks)
+        plan.write_text((NEURAL if asked.neural else SWEEP) % asked.tasks)
         chosen: dict[str, Callable[[], dict[str, Any]]] = {
-            "kills": lambda: kills(work, plan, asked.every),
+            "kills": lambda: kills(work, plan, asked.every, asked.executors),
             "node": lambda: node(work, plan, 0.25),
             "cost": lambda: cost(work, plan, asked.turns),
             "lanes": lambda: lanes(work, asked.turns),

@@ -202,7 +202,7 @@ def read_position(path: Path) -> Position:
     return _checked(path, json.loads(place))
 
 
-def _checked(path: Path, facts: dict[str, Any]) -> Position:
+def _checked(path: Path, facts: Record) -> Position:
     """A place that a run can be in, or one line that says that it is none."""
     usual = Position()._asdict()
     same = facts.keys() == usual.keys() and all(type(facts[name]) is type(value) for name, value in usual.items())

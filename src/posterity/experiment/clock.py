@@ -107,8 +107,8 @@ def duration(seconds: float) -> str:
 
 
 def time_left(seconds: float | None) -> str:
-    """The time left, as far as it can be told."""
-    return "" if seconds is None else f"about {duration(seconds)} left"
+    """The time left. Random play says nothing of it, so that it is told once an iteration with plans was timed."""
+    return "estimating the time left" if seconds is None else f"about {duration(seconds)} left"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -111,7 +111,7 @@ def evaluate(
     for score, entries in episodes.items():
         new = evaluator.play_all(score, entries, lambda done, total, score=score: tell(score, done, total))
         name = evaluation_name(score, evaluator.variant if score == "back" else "")
-        files.replace(out / f"{name}.jsonl", encode_evaluation(new))
+        files.replace_sealed(out / f"{name}.jsonl", encode_evaluation(new))
         lines += new
     return lines
 

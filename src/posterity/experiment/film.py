@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -87,7 +87,7 @@ def ffmpeg() -> str:
     if found := shutil.which("ffmpeg"):
         return found
     try:
-        module: Any = import_module("imageio_ffmpeg")
+        module = import_module("imageio_ffmpeg")
         return str(module.get_ffmpeg_exe())
     except (ImportError, RuntimeError):
         return ""

@@ -9,13 +9,13 @@ after that is cut off when it is resumed, and written again, the same.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tomllib
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ from posterity.errors import UserError
 from posterity.experiment import checkpoint, records, trust
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig, from_toml, names_of, to_toml
+from posterity.experiment.record_checks import fingerprint
 from posterity.experiment.records import check_format, read_sessions
 from posterity.experiment.session import session
 from posterity.families.base import Family
@@ -41,6 +42,7 @@ Moment = Literal["begin", "start", "end"]  # of a task, at which a snapshot of t
 OWN = {
     "run.lock",
     "records.jsonl",
+    "records.jsonl.sha256",
     "checkpoints",
     "versions.json",
     "versions.json.part",
@@ -156,7 +158,7 @@ class RunFolder:
         if not self.checkpoint.exists():
             return
         text = (self.path / "config.toml").read_text(encoding="utf-8")
-        if position.config != digest(text):
+        if position.config != fingerprint(text):
             raise UserError(f"{self.path}/config.toml was changed since the checkpoint; undo that, or run anew")
         if tomllib.loads(text)["tasks"] < position.tasks:
             raise UserError(f"{self.path}/config.toml has fewer tasks than the run began with, {position.tasks}")
@@ -178,7 +180,7 @@ class RunFolder:
             seeds = range(config.seed, config.seed + config.seeds)
             records.check(self.records, position.records, position.records_sum, seeds)
 
-    def write(self, kind: str, **facts: Any) -> None:
+    def write(self, kind: str, **facts: object) -> None:
         """Appends one line."""
         self._append(records.encode({"kind": kind, **facts}))
 
@@ -223,7 +225,10 @@ class RunFolder:
         checkpoint.save_tree(self.snapshot_path(task, moment), snapshot)
 
     def close(self) -> None:
-        """Lets go of the files and the lock."""
+        """Lets go of the files and the lock. Records that were written to get a seal, for when they are published."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk: then they have none
+                files.replace(files.seal_of(self.records), files.seal(self.records, self.records.read_bytes()))
         for handle in (self._file, self._lock):
             if handle is not None:
                 handle.close()
@@ -239,8 +244,9 @@ class RunFolder:
                 raise UserError(f"{self.path} is in use by another process") from None
 
     def _open(self, position: Position, config: str) -> None:
-        self._digest = digest(config)
+        self._digest = fingerprint(config)
         files.own_folder(self.checkpoint.parent)
+        files.seal_of(self.records).unlink(missing_ok=True)  # it is the last session's
         self._file = files.append(self.records)
         self.rewind(Mark(position.records, position.records_sum))
         if position.records == 0:  # new, or stopped before its first checkpoint
@@ -253,12 +259,6 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         files.replace(self.path / name, text.encode())
-
-
-def digest(text: str) -> str:
-    """A fingerprint of a configuration. The number of tasks is no part of it: a run may be given more."""
-    settings = {name: value for name, value in tomllib.loads(text).items() if name != "tasks"}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def with_tasks(config: RunConfig, tasks: int, path: Path) -> RunConfig:
@@ -280,7 +280,7 @@ def _check_free(path: Path) -> None:
         )
 
 
-def _sessions(earlier: list[Any], command: str) -> str:
+def _sessions(earlier: Sequence[Facts], command: str) -> str:
     return json.dumps({"sessions": [*earlier, session(command)]}, indent=1) + "\n"
 
 

@@ -3,20 +3,51 @@
 A record is one of the run's: a seed, a task and an iteration that the configuration has, each once, with finite
 numbers. The records of a seed have no gap: a line that is lost in the middle is missed. The first thing that is wrong
 is told with the number of its line.
+
+While a run has a checkpoint, that knows a checksum of the records before it and a fingerprint of the configuration.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import NamedTuple, TypeGuard, cast
 
 from posterity.errors import UserError, printable
+from posterity.files import plain
 from posterity.types import Facts, Record
 
 MOST = 20_000_000  # iterations of all seeds and tasks together; arrays of them are laid out before lines are read
+
+
+class Saved(NamedTuple):
+    """What a checkpoint knows of the files beside it."""
+
+    records: int  # bytes of records.jsonl
+    records_sum: int  # checksum of those bytes
+    config: str  # fingerprint of the configuration
+
+
+def checkpointed(path: Path) -> Saved | None:
+    """What the checkpoint of the run in folder `path` knows. Published runs have none."""
+    file = plain(path / "checkpoints" / "state.safetensors")
+    if not file.exists():
+        return None
+    with file.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
+    position = json.loads(json.loads(header["__metadata__"]["posterity"])["position"])
+    return Saved(int(position["records"]), int(position["records_sum"]), str(position["config"]))
+
+
+def fingerprint(text: str) -> str:
+    """Of a configuration. The number of tasks is no part of it: a run may be given more."""
+    settings = {name: value for name, value in tomllib.loads(text).items() if name != "tasks"}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_config(path: Path, config: Facts) -> None:

@@ -20,15 +20,15 @@ import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from posterity.errors import UserError
-from posterity.experiment.record_checks import check_config, check_lines, decoded
+from posterity.experiment.record_checks import check_config, check_lines, checkpointed, decoded, fingerprint
 from posterity.experiment.scores import Scores, read_evaluation
-from posterity.files import plain, read_plain
-from posterity.types import Facts, FloatArray, Record
+from posterity.files import check_seal, plain, read_plain
+from posterity.types import Facts, FloatArray, HostArray, Record
 
 FORMAT = 2
 HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first line
@@ -120,11 +120,11 @@ def encode(facts: Facts) -> bytes:
     return json.dumps(known, allow_nan=False, default=_listed).encode() + b"\n"
 
 
-def rounded(value: Any, digits: int) -> Any:
+def rounded(value: object, digits: int) -> object:
     """A number, or every number of an array, to so many significant digits; anything else as it is."""
-    plain = cast(Any, value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    plain = cast(object, value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
     if isinstance(plain, list | tuple):
-        return [rounded(each, digits) for each in cast(Sequence[Any], plain)]
+        return [rounded(each, digits) for each in cast(Sequence[object], plain)]
     return float(f"{plain:.{digits}g}") if isinstance(plain, float) else plain
 
 
@@ -138,13 +138,13 @@ def encode_evaluation(lines: Iterable[Facts]) -> bytes:
     return b"".join(map(encode, lines))
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     if isinstance(value, list):
-        return all(map(_finite, cast(list[Any], value)))
+        return all(map(_finite, cast(list[object], value)))
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: HostArray | np.generic) -> object:
     """NumPy's numbers and arrays as JSON's."""
     return value.tolist()
 
@@ -156,12 +156,15 @@ def read_run(path: Path) -> Run:
     """The run in folder `path`."""
     records = read_records(path)
     try:
-        config = tomllib.loads(read_plain(path / "config.toml").decode())
+        text = read_plain(path / "config.toml").decode()
+        config = tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
     except ValueError as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
     check_config(path, config)
+    if (saved := checkpointed(path)) and saved.config != fingerprint(text):
+        raise UserError(f"{path}/config.toml was changed since the checkpoint; put the file back as it was")
     if not (path / "versions.json").exists():
         raise UserError(f"{path} holds no run (no versions.json)")
     sessions = read_sessions(path)
@@ -192,19 +195,21 @@ def read_records(path: Path) -> list[Record]:
     Refused if it is of another format, or less than a checkpoint remembers.
     """
     try:
-        written, checksum = _checkpointed(path)  # before the records: a run in progress may add to them in between
+        saved = checkpointed(path)  # before the records: a run in progress may add to them in between
         lines = _content(path)
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
-    except (ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+    except (ValueError, KeyError, TypeError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
-    if len(lines) < (written or 0):
+    if saved and len(lines) < saved.records:
         raise UserError(
-            f"{path}/records.jsonl was cut: {len(lines)} bytes, but {written} when the checkpoint was written"
+            f"{path}/records.jsonl was cut: {len(lines)} bytes, but {saved.records} when the checkpoint was written"
         )
-    parsed = _parse(path / "records.jsonl", lines, torn=written is not None)  # first: it names a broken line
-    if written is not None and zlib.crc32(lines[:written]) != checksum:
+    parsed = _parse(path / "records.jsonl", lines, torn=saved is not None)  # first: it names a broken line
+    if saved and zlib.crc32(lines[: saved.records]) != saved.records_sum:
         raise UserError(f"{path}/records.jsonl was changed since the checkpoint; put the file back as it was")
+    if saved is None and (path / "records.jsonl").exists():
+        check_seal(path / "records.jsonl", lines)
     return parsed
 
 
@@ -214,7 +219,7 @@ def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
         content = file.read(size)
     if zlib.crc32(content) == checksum:
         return
-    known = {*seeds}
+    known = [*seeds]  # a damaged line may hold a list, which no set takes
     lines = content.split(b"\n")[:-1]
     for number, line in enumerate(lines, 1):
         record = decoded(path, number, line)
@@ -232,7 +237,7 @@ def check_format(path: Path) -> None:
             return
         with written.open("rb") if written.exists() else lzma.open(packed) as file:
             first = file.readline()
-    except (OSError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
     if first.endswith(b"\n"):
         _check_header(path / "records.jsonl", decoded(path / "records.jsonl", 1, first))
@@ -255,18 +260,6 @@ def _content(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise UserError(f"{packed} holds more than {MOST_BYTES >> 30} GiB of records")
     return content
-
-
-def _checkpointed(path: Path) -> tuple[int | None, int]:
-    """How long the records were when the checkpoint was written, and their checksum. Published records have none."""
-    file = plain(path / "checkpoints" / "state.safetensors")
-    if not file.exists():
-        return None, 0
-    with file.open("rb") as handle:
-        length = int.from_bytes(handle.read(8), "little")
-        header = json.loads(handle.read(min(length, file.stat().st_size)))  # a damaged length may be any number
-    position = json.loads(json.loads(header["__metadata__"]["posterity"])["position"])
-    return int(position["records"]), int(position["records_sum"])
 
 
 def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:
@@ -329,10 +322,10 @@ def _flat(factors: Facts) -> dict[str, float]:
     """The numbers among a task's factors, by name; those of a list by name and place. A key is no such number."""
     found: dict[str, float] = {}
     for name, value in factors.items():
-        parts = cast(list[Any], value) if isinstance(value, list) else [value]
-        if name != "key" and parts and all(isinstance(each, int | float) for each in parts):
-            single = len(parts) == 1
-            found |= {name if single else f"{name} {place}": float(each) for place, each in enumerate(parts, 1)}
+        parts = cast(list[object], value) if isinstance(value, list) else [value]
+        numbers = [float(each) for each in parts if isinstance(each, int | float)]
+        if name != "key" and len(numbers) == len(parts):
+            found |= {name if len(parts) == 1 else f"{name} {place}": each for place, each in enumerate(numbers, 1)}
     return found
 
 

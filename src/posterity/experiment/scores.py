@@ -10,7 +10,7 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.record_checks import check_numbers, check_place, decoded
-from posterity.files import read_plain
+from posterity.files import check_seal, read_plain
 from posterity.types import FloatArray, Record
 
 MEANS = ("return", "world_reward", "world_state", "success")  # what an episode's line may hold
@@ -37,7 +37,8 @@ def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
     """One score. Seeds that were joined may have come to different tasks, and have different numbers of episodes."""
     back = path.stem.startswith("back")
     try:
-        lines = [decoded(path, number, line) for number, line in enumerate(read_plain(path).splitlines(), 1)]
+        content = check_seal(path, read_plain(path))
+        lines = [decoded(path, number, line) for number, line in enumerate(content.splitlines(), 1)]
         for number, line in enumerate(lines, 1):
             check_place(path, number, line, {"seed": (seeds[0], seeds[-1] + 1), "task": (0, tasks)})
             check_numbers(path, number, line, ("return", "after"))

@@ -18,13 +18,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from types import ModuleType
+from typing import Literal, NamedTuple, Protocol, cast, get_args
 
 from posterity import files
 from posterity.errors import UserError, unknown
 from posterity.experiment.checkpoint import Position
 from posterity.experiment.config import RunConfig
 from posterity.experiment.progress import Progress
+from posterity.types import Record
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
@@ -65,14 +67,37 @@ class Tracker(ABC):
         """The session is over."""
 
 
+class Writer(Protocol):
+    """What is used of a writer of tensorboardX."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> object:
+        """One point."""
+
+    def flush(self) -> object:
+        """To the disk."""
+
+    def close(self) -> object:
+        """Its files."""
+
+
+class Curves(Protocol):
+    """What is used of a run of wandb or trackio."""
+
+    def log(self, metrics: dict[str, float], /, *, step: int) -> object:
+        """The points of one step."""
+
+    def finish(self) -> object:
+        """Nothing more will come."""
+
+
 class TensorBoard(Tracker):
     """A folder of event files, one below it for each seed. They are written anew: no point can be there twice."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
-        tool: Any = _module("tensorboard")
+        tool = _module("tensorboard")
         self.path = folder / "tensorboard"
         shutil.rmtree(self.path, ignore_errors=True)
-        self.writers: dict[int, Any] = {
+        self.writers: dict[int, Writer] = {
             seed: tool.SummaryWriter(str(self.path / f"seed-{seed}")) for seed in _seeds(config)
         }
 
@@ -100,9 +125,9 @@ class Elsewhere(Tracker):
             os.environ.setdefault(name, value)
         self.folder, self.config = folder, config
         self.tool: Tool = tool
-        self.module: Any = _module(tool)
+        self.module = _module(tool)
         self.names, self.done = _kept(folder, tool)
-        self.runs: dict[int, Any] = {}
+        self.runs: dict[int, Curves] = {}
         self.latest = self.done
 
     def add(self, point: Point) -> None:
@@ -125,7 +150,7 @@ class Elsewhere(Tracker):
         for run in self.runs.values():
             run.finish()
 
-    def _begun(self, seed: int) -> Any:
+    def _begun(self, seed: int) -> Curves:
         name = self.names.setdefault(str(seed), f"{self.folder.name}-seed-{seed}-{uuid.uuid4().hex[:8]}")
         _keep(self.folder, self.tool, self.names, self.done)
         settings = self.config.model_dump(mode="json") | {"seed": seed, "seeds": 1}
@@ -222,7 +247,7 @@ def check_tools(asked: Sequence[str] | dict[str, None]) -> list[Tool]:
     return cast("list[Tool]", list(asked))
 
 
-def point_of(line: dict[str, Any], config: RunConfig) -> Point | None:
+def point_of(line: Record, config: RunConfig) -> Point | None:
     """The numbers of an iteration's record; None for another kind of record."""
     if line.get("kind") != "iteration":
         return None
@@ -237,7 +262,7 @@ def point_of(line: dict[str, Any], config: RunConfig) -> Point | None:
     )
 
 
-def _module(tool: Tool) -> Any:
+def _module(tool: Tool) -> ModuleType:
     try:
         return import_module(MODULES[tool])
     except ImportError as error:
@@ -248,7 +273,7 @@ def _seeds(config: RunConfig) -> range:
     return range(config.seed, config.seed + config.seeds)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> Record:
     """What is kept of tracking; nothing of a run that was not tracked."""
     path = folder / KEPT
     if not path.exists():

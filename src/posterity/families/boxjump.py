@@ -13,8 +13,6 @@ jump. What the paper leaves open is chosen here and explained in docs/families/b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
@@ -172,7 +170,7 @@ class BoxJumpEnv(Env):
         self.x, self.y, self.vx, self.vy = 0.0, self.settings.floor, self.settings.speed, 0.0
         return self._seen(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Record]:
+    def step(self, action: float | HostArray) -> tuple[np.ndarray, float, bool, bool, Record]:
         """A step to the right, and up or down in a jump. `vy` is what the next step will do."""
         chosen = self.settings
         if self.y <= chosen.floor and float(np.ravel(action)[0]) > chosen.threshold:

@@ -101,7 +101,7 @@ class _MujocoCamera(Camera):
     """MuJoCo draws the model from the side; the camera follows the body."""
 
     def __init__(self, env: Env) -> None:
-        mujoco: Any = sys.modules["mujoco"]
+        mujoco = sys.modules["mujoco"]
         self.mujoco = mujoco
         inner: Any = env.unwrapped
         self.model, self.data = inner.model, inner.data

@@ -12,7 +12,7 @@ lists every choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from gymnasium.wrappers import TimeLimit
 from posterity.errors import UserError
 from posterity.families.base import Env, Family
 from posterity.settings import Settings, setting
-from posterity.types import FloatArray, Key, Record, Spec, Task
+from posterity.types import FloatArray, HostArray, Key, Record, Spec, Task
 
 # The package's observation, 39 numbers: hand (3), fingers' opening, two objects of place (3) and turn (4); the same of
 # the step before; goal (3), zeros where it is hidden. We add where the hand is drawn to, seen from it (3): actions move
@@ -92,7 +92,7 @@ class MtSettings(Settings):
 class MetaworldFamily(Family):
     """Tasks of one kind, or of several in turn."""
 
-    def __init__(self, settings: Any = None) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         _classes()
         self.view = self.kind_of_view()
@@ -186,7 +186,7 @@ class Mt50(MetaworldFamily):
 class ArmEnv(Env):
     """One task. `info["success"]` of a step says whether it is solved there."""
 
-    def __init__(self, category: str, where: Any, view: str, reward: str = "v2", hidden: bool = True):
+    def __init__(self, category: str, where: Sequence[float], view: str, reward: str = "v2", hidden: bool = True):
         self.inner = _classes()[category](reward_function_version=reward)
         self.model, self.data = self.inner.model, self.inner.data  # for pictures
         self.inner._partially_observable = hidden
@@ -197,13 +197,13 @@ class ArmEnv(Env):
         self.observation_space = spaces.Box(-np.inf, np.inf, self.view(MIN_SCALE).shape, np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Record | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: Record | None = None) -> tuple[FloatArray, Record]:
         """The arm at rest and things in their places. Nothing is left to the seed."""
         super().reset(seed=seed, options=options)
         obs, _ = self.inner.reset()
         return self._seen(obs), {}
 
-    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, Record]:
+    def step(self, action: HostArray) -> tuple[FloatArray, float, bool, bool, Record]:
         """Moves the hand by a hundredth of the action's first three numbers, and opens or closes the fingers."""
         obs, reward, _, _, info = self.inner.step(np.clip(action, -1.0, 1.0))
         return self._seen(obs), float(reward), False, False, {"success": bool(info["success"])}

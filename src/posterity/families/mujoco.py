@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -139,7 +140,7 @@ class MujocoFamily(Family):
         return BatchedPhysics(envs, threads) if wanted else super().prestep(envs)
 
 
-def factors(body: str, hidden: str, count: int) -> list[Any]:
+def factors(body: str, hidden: str, count: int) -> list[float] | list[list[float]]:
     """The published factors: legacy NumPy streams of the published seeds, one number or four floored ones a task."""
     stream = np.random.RandomState(BODIES[body].seed)
     if hidden == "gravity":
@@ -147,7 +148,7 @@ def factors(body: str, hidden: str, count: int) -> list[Any]:
     return [(np.floor((stream.rand(4) + 0.5) * 1e4) / 1e4).tolist() for _ in range(count)]
 
 
-def build_model(body: str, gravity: float = 1.0, sizes: Any = (1.0, 1.0, 1.0, 1.0)) -> Any:
+def build_model(body: str, gravity: float = 1.0, sizes: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> Any:
     """The MjModel of a task: Gymnasium's XML, edited and compiled."""
     mujoco = _mujoco()
     from gymnasium.envs.mujoco.mujoco_env import expand_model_path
@@ -258,7 +259,7 @@ class BatchedPhysics:
             group = lanes[first::groups]
             self._hand([self.envs[lane] for lane in group], [actions[lane] for lane in group])
 
-    def _hand(self, envs: list[Any], actions: list[Any]) -> None:
+    def _hand(self, envs: list[Any], actions: list[HostArray]) -> None:
         """One group."""
         space = envs[0].action_space
         begin = self._states([env.data for env in envs])
@@ -294,7 +295,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _mujoco() -> Any:
+def _mujoco() -> ModuleType:
     try:
         import mujoco
     except ImportError as error:
@@ -302,7 +303,7 @@ def _mujoco() -> Any:
     return mujoco
 
 
-def _version(mujoco: Any) -> tuple[int, ...]:
+def _version(mujoco: ModuleType) -> tuple[int, ...]:
     return tuple(int(part) for part in mujoco.__version__.split(".")[:2])
 
 

@@ -10,8 +10,6 @@ Zintgraf et al. 2020). What the best possible explorer earns is computed in `poi
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
@@ -50,7 +48,7 @@ def goal_places(settings: PointGoalSettings, count: int) -> FloatArray:
     return place(settings, np.pi / 2 + settings.arc * ((np.arange(count) + 0.5) / count - 0.5))
 
 
-def place(settings: PointGoalSettings, angle: Any) -> FloatArray:
+def place(settings: PointGoalSettings, angle: float | FloatArray) -> FloatArray:
     """The point [..., 2] of the arc at an angle [...]."""
     return settings.radius * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
 
@@ -144,7 +142,7 @@ class PointGoalEnv(Env):
         self.way = [self.position]
         return self.position.astype(np.float32), {}
 
-    def step(self, action: Any) -> tuple[HostArray, float, bool, bool, Record]:
+    def step(self, action: HostArray) -> tuple[HostArray, float, bool, bool, Record]:
         """Moves by the action, each coordinate cut to the greatest step."""
         chosen = self.settings
         self.position = self.position + np.clip(np.asarray(action, np.float64), -chosen.step, chosen.step)

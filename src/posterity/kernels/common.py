@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -38,7 +39,7 @@ def fallback_reason(mode: Mode) -> str:
     return "there is no NVIDIA GPU" if mode == "auto" and not nvidia() else ""
 
 
-def triton() -> Any:
+def triton() -> ModuleType:
     """The Triton side of Pallas. JAX 0.11 says that it will go one day; until then it is what there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

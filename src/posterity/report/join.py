@@ -19,12 +19,12 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
 from posterity.errors import UserError
 from posterity.experiment.records import EXACT, HEADER, Record, Run, encode, read_records, read_run, rounded
+from posterity.files import seal, seal_of
 from posterity.types import Facts
 
 OWN = ("seed", "seeds", "save_every")  # what may differ
@@ -64,6 +64,8 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
+        if name.endswith(".jsonl"):  # what is compressed has a checksum of its own
+            seal_of(folder / name).write_bytes(seal(folder / name, text))
 
 
 def _umask() -> int:
@@ -114,9 +116,9 @@ def _lines(records: Sequence[Record], compact: bool) -> bytes:
     return b"".join(encode({name: _short(name, value) for name, value in r.items()} if compact else r) for r in records)
 
 
-def _short(name: str, value: Any) -> Any:
+def _short(name: str, value: object) -> object:
     """What a compact copy has for a value."""
-    if name == "wall_seconds":
+    if name == "wall_seconds" and isinstance(value, int | float):
         return round(value)
     return value if name in EXACT else rounded(value, 5 if name in ("return", "reward") else 3)
 

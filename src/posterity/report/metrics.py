@@ -7,13 +7,13 @@ a single seed it is over tasks instead, and says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from posterity.experiment.records import Run
-from posterity.types import FloatArray
+from posterity.types import Facts, FloatArray
 
 
 class Solved(NamedTuple):
@@ -54,7 +54,7 @@ def called(runs: Sequence[Run]) -> list[str]:
     return [name if plain.count(name) == 1 else f"{name} ({folder})" for name, folder in zip(plain, names, strict=True)]
 
 
-def flattened(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
+def flattened(config: Facts, before: str = "") -> dict[str, str]:
     """Settings by their whole names, as text."""
     found: dict[str, str] = {}
     for name, value in config.items():

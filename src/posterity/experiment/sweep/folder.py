@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from posterity import files
 from posterity.agents import METHODS
@@ -28,7 +28,7 @@ from posterity.experiment.config import RunConfig
 from posterity.experiment.sweep.plan import Cell, Sweep, checked_sweep, to_toml
 from posterity.families import FAMILIES
 from posterity.families.lookup import remember
-from posterity.types import Facts
+from posterity.types import Facts, Record
 
 try:
     import fcntl
@@ -240,11 +240,11 @@ def _locked(handle: int, patience: float) -> bool:
     return True
 
 
-def _toml(file: Path) -> dict[str, Any]:
+def _toml(file: Path) -> Record:
     return _toml_text(file.read_text(encoding="utf-8"), str(file))
 
 
-def _toml_text(text: str, source: str = "") -> dict[str, Any]:
+def _toml_text(text: str, source: str = "") -> Record:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -44,7 +44,7 @@ class Work:
 
     def __submitit_checkpoint__(self, path: str, name: str) -> object:
         """What to put into the queue: the cell's state is in its folder."""
-        return cast(Any, importlib.import_module("submitit")).helpers.DelayedSubmission(self, path, name)
+        return importlib.import_module("submitit").helpers.DelayedSubmission(self, path, name)
 
 
 class OnSlurm(Executor):
@@ -53,7 +53,7 @@ class OnSlurm(Executor):
     def __init__(self, folder: SweepFolder, execution: Execution, cluster: str = "slurm") -> None:
         self.folder, self.most = folder, execution.workers
         try:
-            submitit = cast(Any, importlib.import_module("submitit"))
+            submitit = importlib.import_module("submitit")
         except ImportError as error:
             raise UserError("The executor 'slurm' needs submitit: pip install 'posterity[slurm]'") from error
         if cluster == "slurm" and shutil.which("sbatch") is None:

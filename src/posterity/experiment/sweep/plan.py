@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tomli_w
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from posterity.experiment.config import RunConfig, invalid, merged, resolve
 from posterity.families import family_name, family_type
 from posterity.families.lookup import origin
 from posterity.settings import Settings, setting
+from posterity.types import Facts, Record
 
 RESERVED = ("family", "method", "preset", "seed", "seeds")  # what `settings` may not have: the sweep has it itself
 
@@ -35,7 +36,7 @@ class Arm(Settings):
     method: str = setting(..., "The learner.")
     name: str = setting("", "What the table calls it; if not given, the method, and the preset where it has its own.")
     preset: str | None = setting(None, "The preset; if not given, the sweep's.")
-    settings: dict[str, Any] = setting({}, "Settings of a run: tasks, iterations, agent, env and so on.")
+    settings: Record = setting({}, "Settings of a run: tasks, iterations, agent, env and so on.")
 
     @property
     def called(self) -> str:
@@ -54,7 +55,7 @@ class Sweep(Settings):
     lanes: int = setting(0, "Seeds of one cell, learned side by side; 0: one for finite families, else all.", ge=0)
     evaluate: bool = setting(False, "Evaluate every cell when it is done.")
     episodes: int = setting(3, "Episodes of each task and score in the evaluation.", ge=1)
-    settings: dict[str, Any] = setting({}, "Settings of every run: tasks, iterations, agent, env and so on.")
+    settings: Record = setting({}, "Settings of every run: tasks, iterations, agent, env and so on.")
     home: str = setting("", "Folder from which methods of one's own (FILE.py:Class) are found; noted by the command.")
     origins: dict[str, str] = setting({}, "The files of families of one's own; noted by the command.")
 
@@ -131,7 +132,7 @@ def packaged() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in _files().iterdir() if file.name.endswith(".toml"))
 
 
-def read_sweep(word: str) -> dict[str, Any]:
+def read_sweep(word: str) -> Record:
     """The table in the file `word`, or in the packaged file of that name, not checked yet."""
     if word in packaged():
         return tomllib.loads((_files() / f"{word}.toml").read_text(encoding="utf-8"))
@@ -149,7 +150,7 @@ def read_sweep(word: str) -> dict[str, Any]:
         raise UserError(f"{word} is not TOML: {error}") from error
 
 
-def checked_sweep(values: Mapping[str, Any], source: str = "") -> Sweep:
+def checked_sweep(values: Facts, source: str = "") -> Sweep:
     """A table as a sweep, or the first thing that is wrong with it in one line. `source` names it in errors."""
     try:
         return Sweep.model_validate(values)
@@ -166,5 +167,5 @@ def to_toml(sweep: Sweep) -> str:
     return tomli_w.dumps(sweep.model_dump(mode="json", exclude_none=True))
 
 
-def _files() -> Any:
+def _files() -> Traversable:
     return resources.files("posterity.experiment.sweep").joinpath("files")
