@@ -16,7 +16,7 @@ demo: install
 	$(BIN)/posterity demo
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The report's page in a real browser, which is installed where it is missing (Debian or Ubuntu, as root).
 test-browser: install

@@ -7,7 +7,8 @@
     python ../results/control/transfer.py runs ../results/control/transfer
 
 Numbers are means over the tasks after the first of the return of their first (and second) iteration, for each seed;
-intervals are 95 % by Student's t over seeds. Both learners meet the same tasks.
+intervals are 95 % by Student's t over seeds. Both learners meet the same tasks. Examples that are not among the runs
+keep the numbers that they have in the JSON file.
 """
 
 import json
@@ -18,6 +19,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
 
+import posterity
+
 EXAMPLES = {
     "torque_gain": "Pendulum, hidden torque gain",
     "pole_mass": "InvertedDoublePendulum, hidden pole mass",
@@ -25,21 +28,16 @@ EXAMPLES = {
     "cartpole_masses": "CartPole, hidden masses and length",
 }
 METHODS = ("vblrl", "single-task")
-ITERATIONS = 2
+ITERATIONS = 2  # of a later task, or one where a run ended before
 
 
-def first_returns(run: Path) -> dict[str, list[list[float]]]:
+def first_returns(run: Path, iterations: int) -> dict[str, list[list[float]]]:
     """[seeds][iterations] for the tasks after the first; those that both methods have met are compared."""
-    seeds: dict[int, dict[int, dict[int, float]]] = {}
-    for text in (run / "records.jsonl").read_text().splitlines():
-        line = json.loads(text)
-        if line["kind"] == "iteration":
-            tasks = seeds.setdefault(line["seed"], {})
-            tasks.setdefault(line["task"], {})[line["iteration"]] = line["return"]
+    returns = posterity.read(run).returns  # [L, K, I]
     return {
-        str(task): [[seeds[seed][task][n] for n in range(ITERATIONS)] for seed in sorted(seeds)]
-        for task in range(1, max(seeds[min(seeds)]) + 1)
-        if all(set(range(ITERATIONS)) <= set(tasks.get(task, {})) for tasks in seeds.values())
+        str(task): returns[:, task, :iterations].tolist()
+        for task in range(1, returns.shape[1])
+        if np.isfinite(returns[:, task, :iterations]).all()
     }
 
 
@@ -48,10 +46,15 @@ def summary(runs: Path) -> dict[str, dict[str, list[list[float]]]]:
     found: dict[str, dict[str, list[list[float]]]] = {}
     for name in EXAMPLES:
         paths = [runs / f"{name}-{method}" for method in METHODS]
-        if not all((path / "records.jsonl").exists() for path in paths):
+        if not all((path / "config.toml").exists() for path in paths):
             continue
-        both = [first_returns(path) for path in paths]
-        common = sorted(set(both[0]) & set(both[1]))
+        for iterations in range(ITERATIONS, 0, -1):
+            both = [first_returns(path, iterations) for path in paths]
+            common = sorted(set(both[0]) & set(both[1]))
+            if common:
+                break
+        else:
+            continue
         found[name] = {
             method: np.mean([each[task] for task in common], axis=0).round(3).tolist()
             for method, each in zip(METHODS, both, strict=True)
@@ -68,14 +71,16 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 def main(runs: str, out: str) -> None:
     """Writes the numbers and the figure, and prints a table."""
-    found = summary(Path(runs))
-    Path(f"{out}.json").write_text(json.dumps(found, indent=1) + "\n")
+    file = Path(f"{out}.json")
+    found = (json.loads(file.read_text()) if file.exists() else {}) | summary(Path(runs))
+    found = {name: found[name] for name in EXAMPLES if name in found}
+    file.write_text(json.dumps(found, indent=1) + "\n")
     figure, axes = plt.subplots(1, len(found), figsize=(3 * len(found), 3), squeeze=False)
     for axis, (name, methods) in zip(axes[0], found.items(), strict=True):
         for shift, method in zip((-0.08, 0.08), METHODS, strict=True):
-            told = [interval(np.array(methods[method])[:, n]) for n in range(ITERATIONS)]
+            told = [interval(column) for column in np.array(methods[method]).T]
             means, halves = zip(*told, strict=True)
-            places = np.arange(ITERATIONS) + 1 + shift
+            places = np.arange(len(told)) + 1 + shift
             axis.errorbar(places, means, halves, fmt="o", capsize=4, label=method)
             print(
                 f"| {EXAMPLES[name]} | {method} |", " | ".join(f"{mean:.1f} ± {half:.1f}" for mean, half in told), "|"
@@ -84,7 +89,7 @@ def main(runs: str, out: str) -> None:
         words = " | ".join(f"{mean:.1f} ± {half:.1f}" for mean, half in map(interval, difference.T))
         print(f"| {EXAMPLES[name]} | difference, by seed | {words} |")
         axis.set_title(EXAMPLES[name].replace(", ", "\n"), fontsize=9)
-        axis.set_xticks(np.arange(ITERATIONS) + 1)
+        axis.set(xticks=np.arange(ITERATIONS) + 1, xlim=(0.7, ITERATIONS + 0.3))
         axis.set_xlabel("iteration of a later task")
     axes[0, 0].set_ylabel("return")
     axes[0, 0].legend(fontsize=8)

@@ -102,7 +102,10 @@ def main() -> None:
 def table(lines: list[dict[str, float]], title: str) -> str:
     """Medians over the tasks near 10, 100, 1,000 and 10,000."""
     heads = ("cpu_seconds", "wall_seconds", "save_cpu_seconds", "rss_mib", "disk_kib", "state_kib")
-    rows = [f"{title}; Python {platform.python_version()}, {platform.machine()}, other programs running", ""]
+    rows = [
+        f"{title}; Python {platform.python_version()}, {platform.machine()}, load average {os.getloadavg()[1]:.1f}",
+        "",
+    ]
     rows += ["| at task | " + " | ".join(name.replace("_", " ") for name in heads) + " |", "|---" * 7 + "|"]
     for at in AT:
         if at > len(lines):
