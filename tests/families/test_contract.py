@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from posterity.families import FAMILIES, family_type
 from posterity.families.base import Family, FiniteFamily
 from posterity.families.boxjump import BoxJump
-from posterity.families.metaworld import MetaworldFamily
+from posterity.families.metaworld import Cw10, MetaworldFamily
 from posterity.families.pointgoal import PointGoal
 from posterity.types import FiniteSpec, Key, Spec
 
@@ -74,12 +74,11 @@ def test_two_copies_of_a_task_with_one_seed_are_identical(family: Family):
 def test_episodes_of_different_seeds_differ(family: Family):
     """Unless the task is deterministic from a fixed start, in which case the actions decide all."""
     (task,) = family.tasks(KEY, 1)
-    certain = isinstance(family, BoxJump | MetaworldFamily | PointGoal)
+    certain = isinstance(family, BoxJump | MetaworldFamily | PointGoal) and not isinstance(family, Cw10)
     if isinstance(family, FiniteFamily):
         truth = family.truth(task)
         certain = truth.start.max() == 1.0 and truth.probability.max(axis=-1).min() == 1.0
-    fixed = certain
-    assert (play(family, task, seed=5) == play(family, task, seed=6)) == fixed
+    assert (play(family, task, seed=5) == play(family, task, seed=6)) == certain
 
 
 def test_a_longer_stream_begins_with_a_shorter_one(family: Family):

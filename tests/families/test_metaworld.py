@@ -9,9 +9,13 @@ import pytest
 from posterity.errors import UserError
 from posterity.families import family_type, metaworld
 from posterity.families.metaworld import (
+    CW10,
     MIN_SCALE,
     MT10,
     ArmEnv,
+    Cw10,
+    Cw20,
+    CwSettings,
     Mt10,
     Mt50,
     MtSettings,
@@ -203,3 +207,21 @@ def test_without_the_package_the_family_says_what_to_install(monkeypatch: pytest
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(UserError, match=r"^This family needs Meta-World: pip install 'posterity\[metaworld\]'$"):
         family_type("mt10")()
+
+
+def test_continual_world_is_its_ten_kinds_in_its_order_again_and_again():
+    """Wolczyk et al. 2021, figure 1 and appendix A, in the names of v3."""
+    order = "hammer push-wall faucet-close push-back stick-pull handle-press-side push shelf-place window-close"
+    assert (*order.split(), "peg-unplug-side") == CW10
+    assert [task.name for task in Cw20().tasks(KEY, 20)] == 2 * [*CW10]
+    assert Cw10().spec.max_episode_steps == 200
+
+
+@pytest.mark.parametrize("placement", ["episode", "task"])
+def test_continual_world_places_things_by_the_seed_of_an_episode_unless_told_otherwise(placement: str):
+    family = Cw10(CwSettings.model_validate({"placement": placement}))
+    env = family.make(family.tasks(KEY, 3)[2])
+    one, same, other, after = (env.reset(seed=seed)[0].tolist() for seed in (1, 1, 2, None))
+    assert one == same
+    assert (one == other) == (placement == "task")
+    assert (other == after) == (placement == "task"), "a reset without a seed goes on with the one before"

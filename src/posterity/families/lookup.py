@@ -26,6 +26,8 @@ FAMILIES = {
     "chain": "posterity.families.chain:Chain",
     "cheetah-gravity": "posterity.families.mujoco:CheetahGravity",
     "cheetah-bodyparts": "posterity.families.mujoco:CheetahBodyparts",
+    "cw10": "posterity.families.metaworld:Cw10",
+    "cw20": "posterity.families.metaworld:Cw20",
     "hopper-gravity": "posterity.families.mujoco:HopperGravity",
     "hopper-bodyparts": "posterity.families.mujoco:HopperBodyparts",
     "walker-gravity": "posterity.families.mujoco:WalkerGravity",

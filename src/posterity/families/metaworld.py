@@ -1,11 +1,13 @@
-"""Meta-World's arm: reach and reach-wall with hidden goals, and mt10 and mt50, one kind of task after the other.
+"""Meta-World's arm: reach and reach-wall with hidden goals; mt10, mt50, cw10, cw20 with one kind of task after another.
 
     reach, reach-wall   r = max(0, 1000 (d0 - d) + 1000 (exp(-d^2 / 0.01) + exp(-d^2 / 0.001)))     150 steps
     mt10, mt50          the package's own reward, 0 to 10 a step                                     500 steps
+    cw10, cw20          the same, in the order of Continual World (Wolczyk et al., NeurIPS 2021)     200 steps
 
 d is the distance of the fingers' middle to the goal, d0 the same at the start of the episode. In reach and reach-wall
 the goal is the hidden parameter. Where objects and goals are is drawn by the stream's key, by the package's own rule,
-and put into the task; from there everything is certain, whatever the seed of an episode. The package ignores the seed
+and put into the task; from there everything is certain, whatever the seed of an episode. Only cw10 and cw20 draw places
+anew in every episode, as Continual World does. The package ignores the seed
 of `reset`, and draws from NumPy's global generator unless it is told otherwise: here it is. docs/families/metaworld.md
 lists every choice.
 """
@@ -52,6 +54,19 @@ MT10 = (
     "window-close",
 )
 
+CW10 = (
+    "hammer",
+    "push-wall",
+    "faucet-close",
+    "push-back",
+    "stick-pull",
+    "handle-press-side",
+    "push",
+    "shelf-place",
+    "window-close",
+    "peg-unplug-side",
+)
+
 
 def _speed(obs: FloatArray) -> FloatArray:
     return (obs[HAND] - obs[BEFORE]) / STEP
@@ -87,6 +102,21 @@ class MtSettings(Settings):
         "paper", "paper: reach, push, pick-place and on; alphabetical: as the package lists mt50."
     )
     max_episode_steps: int = setting(500, "Steps after which an episode is cut off (released code: 500).", ge=1, le=500)
+
+
+class CwSettings(Settings):
+    """What can vary between uses of cw10 and cw20."""
+
+    observation: Literal["full", "moving"] = setting(
+        "full", "full: all 39 numbers; moving: 27, with speed and pull of the hand for the frame before."
+    )
+    goal: Literal["visible", "hidden"] = setting("visible", "Whether the goal is observed.")
+    placement: Literal["episode", "task"] = setting(
+        "episode", "episode: things are placed anew in every episode (Continual World); task: once for each task."
+    )
+    max_episode_steps: int = setting(
+        200, "Steps after which an episode is cut off (Continual World: 200).", ge=1, le=500
+    )
 
 
 class MetaworldFamily(Family):
@@ -183,10 +213,42 @@ class Mt50(MetaworldFamily):
         return (*MT10, *(name for name in everything if name not in MT10))
 
 
-class ArmEnv(Env):
-    """One task. `info["success"]` of a step says whether it is solved there."""
+class Cw10(MetaworldFamily):
+    """The ten kinds of manipulation that Continual World has chosen, in its order."""
 
-    def __init__(self, category: str, where: Sequence[float], view: str, reward: str = "v2", hidden: bool = True):
+    summary = "Continual World: ten kinds of manipulation, one after the other"
+    settings_type = CwSettings
+
+    def categories(self) -> tuple[str, ...]:
+        """Its ten. A longer stream begins again with the first."""
+        return CW10
+
+    def _options(self) -> Record:
+        return {**super()._options(), "redraws": self.settings.placement == "episode"}
+
+
+class Cw20(Cw10):
+    """The same ten twice."""
+
+    summary = "Continual World: its ten kinds of manipulation, twice"
+
+
+class ArmEnv(Env):
+    """One task. `info["success"]` of a step says whether it is solved there.
+
+    `redraws`: things are placed anew at every reset, by its seed; else they are where the task has them.
+    """
+
+    def __init__(
+        self,
+        category: str,
+        where: Sequence[float],
+        view: str,
+        reward: str = "v2",
+        hidden: bool = True,
+        redraws: bool = False,
+    ):
+        self.category, self.redraws = category, redraws
         self.inner = _classes()[category](reward_function_version=reward)
         self.model, self.data = self.inner.model, self.inner.data  # for pictures
         self.inner._partially_observable = hidden
@@ -198,8 +260,11 @@ class ArmEnv(Env):
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: Record | None = None) -> tuple[FloatArray, Record]:
-        """The arm at rest and things in their places. Nothing is left to the seed."""
+        """The arm at rest and things in their places. Nothing is left to the seed, unless places are drawn by it."""
         super().reset(seed=seed, options=options)
+        if self.redraws:
+            drawn = Key.of(int(self.np_random.integers(1 << 31)))
+            self.inner._last_rand_vec = np.array(places(self.category, drawn), dtype=np.float64)
         obs, _ = self.inner.reset()
         return self._seen(obs), {}
 
