@@ -5,14 +5,14 @@ import importlib
 import importlib.util
 import io
 import re
-import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pages import commands
 
 from posterity.cli import COMMANDS, main
 from posterity.commands import arguments
@@ -71,38 +71,17 @@ class Printed(NamedTuple):
     words: tuple[str, ...]
 
 
-def shell_lines(text: str) -> Iterator[str]:
-    """The lines of shell blocks: indented by four, or fenced as sh, bash or console. Long ones may be continued."""
-    kind, pending = "", ""
-    for line in text.splitlines():
-        if fence := re.match(r"```(\w*)", line):
-            kind = "" if kind else (fence[1] or "text")
-            continue
-        inside = kind in ("sh", "bash", "shell", "console") or (not kind and line.startswith("    "))
-        if inside:
-            pending += " " + line.strip().removeprefix("$ ")
-            if pending.endswith("\\"):
-                pending = pending[:-1]
-                continue
-            yield re.split(r" {3,}(?!#)", pending.strip())[0]  # what it prints may stand beside it
-        pending = ""
-
-
 def printed() -> list[Printed]:
-    """All commands of README and docs: those in shell blocks, and those in a line of text."""
-    found: list[Printed] = []
-    for page, name in zip(PAGES, names, strict=True):
-        if name == "CHANGELOG.md" or name.startswith("results/notes/"):  # they tell what was
-            continue
-        text = page.read_text(encoding="utf-8")
-        lines = [*shell_lines(text), *re.findall(r"`((?:posterity|make|python) [^`\n]+)`", text)]
-        for line in lines:
-            for command in re.split(r"\s(?:&&|;|\|)\s", line):
-                with contextlib.suppress(ValueError):  # a picture in characters, and no command
-                    words = shlex.split(re.sub(r"\[(--[^\]]+)\]", r"\1", command), comments=True)
-                    if words and words[0] in ("posterity", "make", "python"):
-                        found.append(Printed(name, tuple(words)))
-    return list(dict.fromkeys(found))
+    """All commands of README, docs and results: those in shell blocks, and those in a line of text."""
+    return list(
+        dict.fromkeys(
+            Printed(name, command.words)
+            for page, name in zip(PAGES, names, strict=True)
+            if name != "CHANGELOG.md" and not name.startswith("results/notes/")  # they tell what was
+            for command in commands(page.read_text(encoding="utf-8"))
+            if command.words[0] != "cd"
+        )
+    )
 
 
 PRINTED = printed()
