@@ -37,5 +37,15 @@ def test_commands_of_the_pages_about_finite_families_run(tmp_path: Path):
         text=True,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    ran = [each["printed"] for page in json.loads((tmp_path / "told.json").read_text())["pages"].values() for each in page]
-    assert {command.split()[1] for command in ran} >= {"run", "resume", "evaluate", "report", "export", "sweep", "theory"}
+    ran = [
+        each["printed"] for page in json.loads((tmp_path / "told.json").read_text())["pages"].values() for each in page
+    ]
+    assert {command.split()[1] for command in ran} >= {
+        "run",
+        "resume",
+        "evaluate",
+        "report",
+        "export",
+        "sweep",
+        "theory",
+    }
