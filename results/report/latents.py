@@ -2,8 +2,8 @@
 
     python results/report/latents.py runs/latent-0 runs/latent-1 results/report/latents
 
-Records hold the latent of a task as it was when the task ended. What is learned later moves all of them, so only those of
-one moment can be compared. This reads them from the checkpoint, and writes NAME.csv and NAME.png.
+Records hold the latent of a task as it was when the task ended. What is learned later moves all of them, so only those
+of one moment can be compared. This reads them from the checkpoint, and writes NAME.csv and NAME.png.
 """
 
 import csv

@@ -4,7 +4,6 @@ import contextlib
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 SHELL = ("", "sh", "bash", "shell", "console")  # what a fenced block of commands is called
