@@ -66,8 +66,7 @@ ENVIRONMENT = {  # as in tests/conftest.py: programs are compiled once, for all 
     "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
     "COLUMNS": "120",
 }
-LIGHT = ["posterity.cli", "posterity.commands.running", "posterity.commands.sweeping", "posterity.commands.theory"]
-LIGHT += ["posterity.commands.evaluating", "posterity.commands.exporting", "posterity.commands.listing"]
+LIGHT = [f"posterity.commands.{name}" for name in ("running", "sweeping", "evaluating", "exporting", "theory")]
 HEAVY = ["jax", "optax", "gymnasium", "mujoco", "matplotlib.pyplot", "posterity.agents.vblrl"]
 
 
@@ -84,9 +83,9 @@ class Outcome(NamedTuple):
 
     def facts(self) -> dict[str, object]:
         """For the record."""
-        if self.left_out:
-            return {"line": self.line, "printed": self.printed, "left_out": self.left_out}
         facts: dict[str, object] = {"line": self.line, "printed": self.printed}
+        if self.left_out:
+            return {**facts, "left_out": self.left_out}
         if self.ran != self.printed:
             facts["ran"] = self.ran
         facts |= {"exit": self.code, "cpu_seconds": round(self.seconds, 1)}
@@ -210,6 +209,7 @@ def _run(line: int, printed: str, words: list[str], folder: Path) -> Outcome:
         words = [words[0], words[1], *PROGRAMS.get(words[1], words[2:])]
         code = _program(words, folder, log)
     else:
+        log.unlink(missing_ok=True)
         child = multiprocessing.get_context("fork").Process(target=_called, args=(words[1:], folder, log, small))
         child.start()
         child.join(PATIENCE)
@@ -234,9 +234,8 @@ def _called(words: list[str], folder: Path, log: Path, small: Path) -> None:
         import jax
 
         jax.config.update("jax_disable_most_optimizations", False)
-    sink = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
+    for stream in (1, 2):
+        os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND), stream)
     words = tiny(words)
     small.write_text(shlex.join(["posterity", *words]))
     sys.exit(main(words))
