@@ -234,7 +234,7 @@ def test_the_pages_of_the_site_are_gathered_with_their_links(tmp_path: Path, mon
     spec.loader.exec_module(site)
     monkeypatch.setattr(site, "PAGES", tmp_path / "pages")
     assert site.main() == 0
-    readme = (tmp_path / "pages" / "README.md").read_text()
-    for link in re.findall(r"\]\(([^)\s#:]+)", readme):
-        assert (tmp_path / "pages" / link).is_file(), link
+    for page in (tmp_path / "pages").rglob("*.md"):
+        for link in re.findall(r"\]\(([^)\s#:]+)[#)]", without_code(page.read_text(encoding="utf-8"))):
+            assert (page.parent / link).is_file(), f"{page.name}: {link} is not gathered"
     assert "::: posterity.api" in (tmp_path / "pages" / "docs" / "reference.md").read_text()
