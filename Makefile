@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: install demo test test-browser check docs results soak format clean
+.PHONY: install demo test test-browser test-docs check docs results soak format clean
 
 install: .venv/installed
 
@@ -22,6 +22,10 @@ test: check
 test-browser: install
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest tests/report/test_page.py -k in_a_browser -rs
+
+# Every command that README and docs print, with tiny budgets: about ten minutes of one core. `make test` has a short form.
+test-docs: install
+	$(BIN)/python tests/soak/printed.py --out results/soak/printed.json
 
 check: install
 	$(BIN)/ruff format --check .

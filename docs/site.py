@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "pages"
 PARTS = ("README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "docs", "results", "examples")
 LEFT_OUT = (".xz", ".safetensors", ".posterity")  # large, and nothing to look at
-LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+LINK = re.compile(r"(\[[^\]]*)(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 REFERENCE = {
     "Running and reading": ["posterity.api"],
     "Families": ["posterity.families.base.Family", "posterity.families.distributions", "posterity.types"],
@@ -42,14 +42,16 @@ def tracked() -> list[Path]:
 
 
 def page(file: Path, text: str) -> str:
-    """A page whose links to folders lead to the folder's own page."""
+    """A page whose links to folders lead to the folder's own page. Of a link to what is not gathered the text stays."""
 
     def led(match: re.Match[str]) -> str:
-        opening, path, place, closing = match.groups()
-        if not (file.parent / path).is_dir():
-            return match.group(0)
-        inner = "README.md" if (file.parent / path / "README.md").exists() else "index.md"
-        return f"{opening}{path.rstrip('/')}/{inner}{place or ''}{closing}"
+        words, opening, path, place, closing = match.groups()
+        target = (file.parent / path).resolve()
+        if not target.is_dir():
+            gathered = target.suffix not in LEFT_OUT and target.relative_to(ROOT).parts[0] in PARTS
+            return match.group(0) if gathered else words[1:]
+        inner = "README.md" if (target / "README.md").exists() else "index.md"
+        return f"{words}{opening}{path.rstrip('/')}/{inner}{place or ''}{closing}"
 
     return LINK.sub(led, text)
 

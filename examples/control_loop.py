@@ -34,7 +34,8 @@ def control(path: str, steps: int = 600, period: float = PERIOD, gravity: float 
             controller.observe(obs, action, float(reward), following, terminated, truncated)
             obs, total = following, total + float(reward)
             if terminated or truncated:
-                familiar = "familiar" if controller.is_familiar() else "unlike all before"
+                known = controller.header.calibration is None or controller.is_familiar()  # none of a very short run
+                familiar = "familiar" if known else "unlike all before"
                 print(f"return {total:7.1f}, slowest action {worst:4.1f} ms, {familiar}, {controller.progress}")
                 returns.append(total)
                 (obs, _), total, worst = env.reset(), 0.0, 0.0

@@ -4,15 +4,16 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import json
 import re
-import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pages import commands
 
 from posterity.cli import COMMANDS, main
 from posterity.commands import arguments
@@ -71,38 +72,17 @@ class Printed(NamedTuple):
     words: tuple[str, ...]
 
 
-def shell_lines(text: str) -> Iterator[str]:
-    """The lines of shell blocks: indented by four, or fenced as sh, bash or console. Long ones may be continued."""
-    kind, pending = "", ""
-    for line in text.splitlines():
-        if fence := re.match(r"```(\w*)", line):
-            kind = "" if kind else (fence[1] or "text")
-            continue
-        inside = kind in ("sh", "bash", "shell", "console") or (not kind and line.startswith("    "))
-        if inside:
-            pending += " " + line.strip().removeprefix("$ ")
-            if pending.endswith("\\"):
-                pending = pending[:-1]
-                continue
-            yield re.split(r" {3,}(?!#)", pending.strip())[0]  # what it prints may stand beside it
-        pending = ""
-
-
 def printed() -> list[Printed]:
-    """All commands of README and docs: those in shell blocks, and those in a line of text."""
-    found: list[Printed] = []
-    for page, name in zip(PAGES, names, strict=True):
-        if name == "CHANGELOG.md" or name.startswith("results/notes/"):  # they tell what was
-            continue
-        text = page.read_text(encoding="utf-8")
-        lines = [*shell_lines(text), *re.findall(r"`((?:posterity|make|python) [^`\n]+)`", text)]
-        for line in lines:
-            for command in re.split(r"\s(?:&&|;|\|)\s", line):
-                with contextlib.suppress(ValueError):  # a picture in characters, and no command
-                    words = shlex.split(re.sub(r"\[(--[^\]]+)\]", r"\1", command), comments=True)
-                    if words and words[0] in ("posterity", "make", "python"):
-                        found.append(Printed(name, tuple(words)))
-    return list(dict.fromkeys(found))
+    """All commands of README, docs and results: those in shell blocks, and those in a line of text."""
+    return list(
+        dict.fromkeys(
+            Printed(name, command.words)
+            for page, name in zip(PAGES, names, strict=True)
+            if name != "CHANGELOG.md" and not name.startswith("results/notes/")  # they tell what was
+            for command in commands(page.read_text(encoding="utf-8"))
+            if command.words[0] != "cd"
+        )
+    )
 
 
 PRINTED = printed()
@@ -236,18 +216,13 @@ def test_printed_commands_that_are_cheap_run(monkeypatch: pytest.MonkeyPatch, ca
     assert tried >= 5
 
 
-def test_the_first_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As they are printed, with fewer tasks."""
-    monkeypatch.chdir(tmp_path)
-    runs = [list(words[1:]) for page, words in OURS if page == "README.md" and words[1:3] == ("run", "item-search")]
-    reports = [list(words[1:]) for page, words in OURS if page == "README.md" and words[1:2] == ("report",)]
-    assert len(runs) == 2
-    for words in runs:
-        words[words.index("--tasks") + 1] = "2"
-        assert main(words) == 0
-    shortened = [re.sub(r"^21-60$", "1-2", word) for word in reports[0]]
-    assert main(shortened) == 0
-    assert list(tmp_path.glob("runs/*/report/table.csv"))
+def test_the_record_of_all_printed_commands_has_no_failure_and_the_page_has_its_numbers():
+    """`make test-docs` writes it; a short form is in tests/soak/test_short.py."""
+    told = json.loads((ROOT / "results" / "soak" / "printed.json").read_text(encoding="utf-8"))
+    ran, left = (told["outcomes"][name] for name in ("exit 0", "left out"))
+    assert told["commands"] == ran + left
+    page = (ROOT / "docs" / "look.md").read_text(encoding="utf-8")
+    assert f"Of {told['commands']} commands {ran} ran and ended well, and {left} were left out" in page
 
 
 def test_the_pages_of_the_site_are_gathered_with_their_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -259,7 +234,7 @@ def test_the_pages_of_the_site_are_gathered_with_their_links(tmp_path: Path, mon
     spec.loader.exec_module(site)
     monkeypatch.setattr(site, "PAGES", tmp_path / "pages")
     assert site.main() == 0
-    readme = (tmp_path / "pages" / "README.md").read_text()
-    for link in re.findall(r"\]\(([^)\s#:]+)", readme):
-        assert (tmp_path / "pages" / link).is_file(), link
+    for page in (tmp_path / "pages").rglob("*.md"):
+        for link in re.findall(r"\]\(([^)\s#:]+)[#)]", without_code(page.read_text(encoding="utf-8"))):
+            assert (page.parent / link).is_file(), f"{page.name}: {link} is not gathered"
     assert "::: posterity.api" in (tmp_path / "pages" / "docs" / "reference.md").read_text()

@@ -7,7 +7,7 @@ import pytest
 
 from posterity.cli import main
 from posterity.control.machine import read_machine
-from posterity.families import FAMILIES
+from posterity.families import FAMILIES, family_type
 
 FOLDER = Path(__file__).parents[1] / "results" / "models"
 MODELS = sorted(FOLDER.glob("*.posterity"))
@@ -28,6 +28,15 @@ def test_a_published_model_is_whole_and_says_how_it_was_made(path: Path):
     assert mean is not None
     assert f"({path.name})" in page
     assert f"| {mean[1]} |" in page, "the page has the number that was measured"
+
+
+def test_every_finite_family_has_a_model_and_it_plays_a_task_that_it_has_not_met(capfd: pytest.CaptureFixture[str]):
+    finite = {name for name in FAMILIES if family_type(name).finite}
+    assert finite <= {path.stem for path in MODELS}
+    assert main(["evaluate", str(FOLDER / "item-search.posterity"), "--episodes", "5"]) == 0
+    told = capfd.readouterr().out
+    assert told.startswith("task 301, ")
+    assert "(1 1 1 1 1)" in told, "300 houses have taught it where to look"
 
 
 def test_published_models_are_a_few_megabytes_in_all():

@@ -63,6 +63,7 @@ class Curves:
         self.begun: list[dict[str, Any]] = []
         self.points: dict[str, list[int]] = {}
         self.finished = 0
+        self.axes: list[tuple[str, str]] = []
 
     def init(self, **facts: Any) -> Any:
         self.begun.append(facts)
@@ -71,7 +72,14 @@ class Curves:
         def finish() -> None:
             self.finished += 1
 
-        return types.SimpleNamespace(log=lambda values, step: rows.append(step), finish=finish)
+        def define_metric(name: str, step_metric: str) -> None:
+            self.axes.append((name, step_metric))
+
+        def log(values: dict[str, float], step: int) -> None:
+            assert values["environment_steps"] > 0
+            rows.append(step)
+
+        return types.SimpleNamespace(log=log, finish=finish, define_metric=define_metric)
 
 
 @pytest.fixture(params=["wandb", "trackio"])
@@ -95,6 +103,7 @@ def test_a_resumed_run_goes_on_in_the_same_curves_elsewhere_and_nothing_is_sent(
     assert curves.finished == 4
     assert all(each["resume"] == "allow" and each["project"] == "posterity" for each in curves.begun)
     assert tracking.os.environ["WANDB_MODE"] == "offline"
+    assert curves.axes == ([("*", "environment_steps")] * 4 if name == "wandb" else [])
 
 
 def test_points_that_a_killed_session_had_tracked_are_not_tracked_again(tmp_path: Path, tool, iterate):

@@ -1,6 +1,9 @@
 """The soak tests in short: `make soak` runs them for long."""
 
 import importlib.util
+import json
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -22,3 +25,27 @@ def test_a_killed_run_is_resumed_to_what_an_unbroken_one_leaves(capfd: pytest.Ca
 
 def test_damaged_input_is_refused_in_one_line_or_harmless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert script("fuzz").fuzz(60, seed=7).found == []
+
+
+def test_commands_of_the_pages_about_finite_families_run(tmp_path: Path):
+    """In a process of its own: commands are forked from one in which nothing has been computed."""
+    program = Path(__file__).with_name("printed.py")
+    told = subprocess.run(
+        [sys.executable, str(program), "--short", "--out", str(tmp_path / "told.json")],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    ran = [
+        each["printed"] for page in json.loads((tmp_path / "told.json").read_text())["pages"].values() for each in page
+    ]
+    assert {command.split()[1] for command in ran} >= {
+        "run",
+        "resume",
+        "evaluate",
+        "report",
+        "export",
+        "sweep",
+        "theory",
+    }

@@ -34,6 +34,7 @@ MODULES: dict[Tool, str] = {"tensorboard": "tensorboardX", "wandb": "wandb", "tr
 KEPT = "tracking.json"  # in the run's folder: the tools, the names of the curves elsewhere, and how far they are
 PLACE = ("kind", "seed", "task", "iteration", "steps")  # of a record: where it belongs, and no measurement
 PROJECT = "posterity"
+STEPS = "environment_steps"  # what curves are drawn against
 QUIET = {  # environment variables, unless the user has set them
     "WANDB_MODE": "offline",
     "WANDB_SILENT": "true",
@@ -136,7 +137,7 @@ class Elsewhere(Tracker):
             return
         if point.seed not in self.runs:
             self.runs[point.seed] = self._begun(point.seed)
-        self.runs[point.seed].log({**point.values, "environment_steps": point.step}, step=point.number)
+        self.runs[point.seed].log({**point.values, STEPS: point.step}, step=point.number)
         self.latest = max(self.latest, point.number)
 
     def flush(self) -> None:
@@ -156,7 +157,9 @@ class Elsewhere(Tracker):
         settings = self.config.model_dump(mode="json") | {"seed": seed, "seeds": 1}
         common = {"project": PROJECT, "name": name, "group": self.folder.name, "config": settings, "resume": "allow"}
         if self.tool == "wandb":
-            return self.module.init(**common, id=name, dir=str(self.folder), reinit="create_new")
+            run = self.module.init(**common, id=name, dir=str(self.folder), reinit="create_new")
+            run.define_metric("*", step_metric=STEPS)  # else curves are drawn against the number of the iteration
+            return run
         return self.module.init(**common, embed=False)
 
 

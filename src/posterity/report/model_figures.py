@@ -188,7 +188,8 @@ def latent(runs: Sequence[Run], view: View) -> Drawing | None:
     )
     caption = (
         f"A dot is a task: its hidden {factor}, and the mean of the latent that was inferred for it by its last "
-        f"iteration. The sign of a latent means nothing, so each seed is turned to rise. {chosen}A rank correlation "
+        "iteration; what was learned later has moved it since. The sign of a latent means nothing, so each seed is "
+        f"turned to rise. {chosen}A rank correlation "
         "(Spearman's, mean over seeds) near 1 says that the latent orders tasks as the factor does. With few tasks it "
         "is high by chance too."
     )
