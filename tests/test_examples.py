@@ -155,6 +155,17 @@ def test_the_smallest_method_of_the_docs_runs_and_is_evaluated(tmp_path: Path):
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1", "--scores", "train"]) == 0
 
 
+def test_the_smallest_method_runs_on_finite_families_once_it_says_so(tmp_path: Path, capfd):
+    """As the page has it. What a preset measures of blrl is not asked of it."""
+    (tmp_path / "mine.py").write_text(skeleton())
+    words = ["run", "random-mdp", "--method", f"{tmp_path / 'mine.py'}:RandomPlay", "--out", str(tmp_path / "refused")]
+    assert main(words) == 2
+    assert "a method for finite MDPs says so: finite = True" in capfd.readouterr().err
+    (tmp_path / "small.py").write_text(skeleton().replace("    summary =", "    finite = True\n    summary ="))
+    records = run(tmp_path / "run", f"random-mdp --method {tmp_path / 'small.py'}:RandomPlay {TINY}")
+    assert all(np.isfinite(line["mean_reward"]) for line in records if line["kind"] == "iteration")
+
+
 def test_a_method_can_be_handed_over_as_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     from own_method import RandomSearch  # pyright: ignore[reportMissingImports]

@@ -118,6 +118,10 @@ class FiniteSpec(NamedTuple):
     layout: Layout | None = None  # the structure of a world in which only the places of things are hidden
     successors: IntArray | None = None  # [S, A, M] the states a pair can lead to; None: any
 
+    def random_action(self, generator: np.random.Generator) -> HostArray:
+        """The number [] of an action, uniform over all."""
+        return np.asarray(generator.integers(self.actions))
+
 
 class Spec(NamedTuple):
     """What an agent may know of every task of a family with real observations.

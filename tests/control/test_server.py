@@ -53,6 +53,8 @@ def test_an_episode_is_played_message_by_message(port: int, controller: Controll
     assert reply["familiar"] is True
     seen = len(controller._recent)  # pyright: ignore[reportPrivateUsage]
     action = reply["action"]
+    assert ask(port, {"obs": [0.9, 0.1, 0.5]}) == (400, {"error": "reward: missing; what did the last action earn?"})
+    assert len(controller._recent) == seen, "nothing is made up"  # pyright: ignore[reportPrivateUsage]
     status, reply = ask(port, {"obs": [0.9, 0.1, 0.5], "reward": -1.5, "terminated": True})
     assert (status, reply["action"]) == (200, None)
     last = controller._recent[-1]  # pyright: ignore[reportPrivateUsage]

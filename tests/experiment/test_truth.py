@@ -77,5 +77,5 @@ def test_nothing_is_measured_unless_asked_for(tmp_path: Path):
 
 def test_what_has_no_known_truth_cannot_be_measured():
     config = resolve("pendulum-gravity", "npg", "quick", {"measure_truth": True})
-    with pytest.raises(UserError, match="--measure-truth needs a finite family and a tabular method, not pendulum"):
+    with pytest.raises(UserError, match="--measure-truth needs a finite family and blrl or boss, not pendulum"):
         Truths(config, PendulumGravity(), AGENT)

@@ -37,7 +37,7 @@ class Step(Settings):
     """One message of a machine."""
 
     obs: tuple[float, ...]
-    reward: float = 0.0
+    reward: float | None = None
     terminated: bool = False
     truncated: bool = False
     first: bool = False
@@ -67,9 +67,11 @@ class Session:
                 self._last = None
             elif self._last is None:
                 raise RefusedError(HTTPStatus.CONFLICT, "An episode begins with a message that says first: true")
+            elif message.reward is None:
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "reward: missing; what did the last action earn?")
             else:
-                reward, ends = message.reward, (message.terminated, message.truncated)
-                self.controller.observe(*self._last, reward, message.obs, *ends)
+                ends = message.terminated, message.truncated
+                self.controller.observe(*self._last, message.reward, message.obs, *ends)
             if message.terminated or message.truncated:
                 self._last = None
                 return {"action": None, "uncertainty": None, "familiar": self._familiar()}

@@ -19,6 +19,7 @@ from typing import Literal, cast
 import tomli_w
 from pydantic import ValidationError, create_model
 
+from posterity.agents import METHODS
 from posterity.agents import method as find_method
 from posterity.errors import UserError, did_you_mean, unknown
 from posterity.experiment.sizes import paper_sizes, quick_sizes
@@ -66,7 +67,8 @@ def config_type(family: str, method: str) -> type[RunConfig]:
     kind, learner = family_type(family), find_method(method)
     if kind.finite != learner.finite:
         wanted = "finite families" if learner.finite else "families with real observations and actions"
-        raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one")
+        hint = "" if learner.finite or method in METHODS else "; a method for finite MDPs says so: finite = True"
+        raise UserError(f"Method '{method}' runs on {wanted}, and '{family}' is not one{hint}")
     return _config_type(learner.settings_type(), default_settings(family))
 
 
@@ -99,14 +101,18 @@ def resolve(
 
 
 def preset_values(family: str, method: str, preset: str) -> Record:
-    """What a preset sets for a method. Its `agent` is the default method's; others have a table below `methods`."""
+    """What a preset sets for a method.
+
+    Its `agent`, and what is measured of it, are the default method's; others have a table below `methods`.
+    """
     presets = preset_table(family)
     if preset not in presets:
         raise unknown("preset", preset, presets)
     values = dict(presets[preset])
     methods = values.pop("methods", {})
     if find_method(method).agent != find_method(default_method(family)).agent:
-        values.pop("agent", None)
+        for own in ("agent", "measure_truth"):
+            values.pop(own, None)
     return merged(values, methods.get(method, {}))
 
 

@@ -42,7 +42,7 @@ class Truths:
         if self.on:
             if not (isinstance(family, FiniteFamily) and isinstance(agent, Blrl)):
                 asked = f"{config.family} {config.method}"
-                raise UserError(f"--measure-truth needs a finite family and a tabular method, not {asked}")
+                raise UserError(f"--measure-truth needs a finite family and blrl or boss, not {asked}")
             self.gamma = agent.settings.gamma
         self.solved: dict[str, Solved] = {}  # the true optima of the lanes' present tasks
 

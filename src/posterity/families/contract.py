@@ -145,12 +145,8 @@ def _check_play(spec: Spec | FiniteSpec, env: Env, what: str) -> list[str]:
     notes = [] if np.array_equal(obs, again) else [f"{what}: reset(seed=...) does not decide where an episode begins"]
     generator, rows = Key.of(0).fold("check").generator(), []
     for _ in range(STEPS):
-        if isinstance(spec, Spec):
-            action: HostArray = spec.random_action(generator)
-            given: object = action
-        else:
-            given = int(generator.integers(spec.actions))
-            action = np.array(given)
+        action = spec.random_action(generator)
+        given = action if isinstance(spec, Spec) else int(action)
         with failing(f"{what}: the environment failed in step"):
             met = env.step(given)
         if not isinstance(met, tuple) or len(met) != 5:
