@@ -9,6 +9,7 @@ comes back is recognised if, when it ends, the same task is believed to be the p
 """
 
 import json
+import lzma
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,17 @@ from scipy import stats
 Line = dict[str, Any]
 
 
+def _lines(run: Path) -> list[str]:
+    """Of the records of a run, which may be compressed."""
+    packed = run / "records.jsonl.xz"
+    text = lzma.decompress(packed.read_bytes()).decode() if packed.exists() else (run / "records.jsonl").read_text()
+    return text.splitlines()
+
+
 def read(run: Path) -> dict[int, list[Line]]:
     """The records of a run by seed."""
     seeds: dict[int, list[Line]] = {}
-    for text in (run / "records.jsonl").read_text().splitlines():
+    for text in _lines(run):
         line = json.loads(text)
         if line["kind"] != "header":
             seeds.setdefault(line["seed"], []).append(line)

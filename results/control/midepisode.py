@@ -2,21 +2,23 @@
 
     posterity run pendulum-gravity --latent.size 4 --out runs/latent
     posterity export runs/latent --out latent.posterity --task new
-    python results/control/midepisode.py latent.posterity
+    python results/control/midepisode.py latent.posterity                 (or a file of hopper-gravity)
 
-An episode begins under one gravity. After 100 steps it is another one, and the pendulum hangs down again, as after a
-push. The frozen controller observes the first 100 steps and no more. Both have whole searches, so that only what they
-believe differs. Nothing is learned but the latent.
+An episode begins under one gravity. After 100 steps it is another one, and the body is where episodes begin: the
+pendulum hangs down again, as after a push, and the hopper is stood up. The frozen controller observes the first 100
+steps and no more. Both have whole searches, so that only what they believe differs. Nothing is learned but the latent.
+A hopper that falls is stood up again before the change; after it, a fall ends the episode.
 """
 
 import json
 import sys
 
 import numpy as np
-from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from scipy import stats
 
 import posterity
+from posterity.families import family_type
+from posterity.types import Task
 
 # factors on gravity: before, after
 PAIRS = ((0.6, 1.4), (1.4, 0.6), (0.7, 1.3), (1.3, 0.7), (0.8, 1.45), (1.2, 0.55))
@@ -24,22 +26,35 @@ PAIRS += ((0.55, 1.2), (1.45, 0.8), (0.65, 1.35), (1.35, 0.65), (0.75, 1.25), (1
 BEFORE, AFTER = 100, 200  # steps
 
 
+def begun(family: str, gravity: float, seed: int):
+    """An environment at the beginning of an episode. The pendulum's hangs down."""
+    env = family_type(family)().make(Task(0, "", {"gravity": gravity}))
+    obs, _ = env.reset(seed=seed)
+    return env, obs
+
+
 def played(path: str, pair: tuple[float, float], seed: int, frozen: bool) -> float:
     """The return after the change."""
-    env = PendulumEnv(g=10.0 * pair[0])
     total = 0.0
     with posterity.Controller.load(path) as controller:
-        obs, _ = env.reset(seed=seed)
+        family = controller.header.family
+        env, obs = begun(family, pair[0], seed)
+        first = True
         for step in range(BEFORE + AFTER):
             if step == BEFORE:
-                env.g = 10.0 * pair[1]
-                env.state = np.array([np.pi, 0.0])
-                obs = np.array([-1.0, 0.0, 0.0], np.float32)
-            action = controller.act(obs, first=step == 0)
-            following, reward, _, _, _ = env.step(action)
+                env, obs = begun(family, pair[1], seed)
+                if family == "pendulum-gravity":
+                    env.unwrapped.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
+                    obs = np.array([-1.0, 0.0, 0.0], np.float32)
+            action = controller.act(obs, first=first)
+            following, reward, terminated, _, _ = env.step(action)
             if step < BEFORE or not frozen:
                 controller.observe(obs, action, float(reward), following)
-            obs, total = following, total + (float(reward) if step >= BEFORE else 0.0)
+            obs, total, first = following, total + (float(reward) if step >= BEFORE else 0.0), False
+            if terminated and step >= BEFORE:
+                break
+            if terminated:
+                obs, first = env.reset(seed=seed + 1000 + step)[0], True
     return total
 
 
