@@ -33,38 +33,37 @@ def begun(family: str, gravity: float, seed: int):
     return env, obs
 
 
-def played(path: str, pair: tuple[float, float], seed: int, frozen: bool) -> float:
+def played(controller: posterity.Controller, pair: tuple[float, float], seed: int, frozen: bool) -> float:
     """The return after the change."""
-    total = 0.0
-    with posterity.Controller.load(path) as controller:
-        family = controller.header.family
-        env, obs = begun(family, pair[0], seed)
-        first = True
-        for step in range(BEFORE + AFTER):
-            if step == BEFORE:
-                env, obs = begun(family, pair[1], seed)
-                if family == "pendulum-gravity":
-                    env.unwrapped.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
-                    obs = np.array([-1.0, 0.0, 0.0], np.float32)
-            action = controller.act(obs, first=first)
-            following, reward, terminated, _, _ = env.step(action)
-            if step < BEFORE or not frozen:
-                controller.observe(obs, action, float(reward), following)
-            obs, total, first = following, total + (float(reward) if step >= BEFORE else 0.0), False
-            if terminated and step >= BEFORE:
-                break
-            if terminated:
-                obs, first = env.reset(seed=seed + 1000 + step)[0], True
+    controller.forget()
+    family, total, first = controller.header.family, 0.0, True
+    env, obs = begun(family, pair[0], seed)
+    for step in range(BEFORE + AFTER):
+        if step == BEFORE:
+            env, obs = begun(family, pair[1], seed)
+            if family == "pendulum-gravity":
+                env.unwrapped.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
+                obs = np.array([-1.0, 0.0, 0.0], np.float32)
+        action = controller.act(obs, first=first)
+        following, reward, terminated, _, _ = env.step(action)
+        if step < BEFORE or not frozen:
+            controller.observe(obs, action, float(reward), following)
+        obs, total, first = following, total + (float(reward) if step >= BEFORE else 0.0), False
+        if terminated and step >= BEFORE:
+            break
+        if terminated:
+            obs, first = env.reset(seed=seed + 1000 + step)[0], True
     return total
 
 
 def main(path: str) -> None:
     """Prints both returns of every pair, and the mean difference with its 95 % interval."""
     differences: list[float] = []
-    for seed, pair in enumerate(PAIRS):
-        adapts, frozen = (played(path, pair, seed, frozen) for frozen in (False, True))
-        differences.append(adapts - frozen)
-        print(json.dumps({"gravity": pair, "adapts": round(adapts, 1), "frozen": round(frozen, 1)}), flush=True)
+    with posterity.Controller.load(path) as controller:
+        for seed, pair in enumerate(PAIRS):
+            adapts, frozen = (played(controller, pair, seed, frozen) for frozen in (False, True))
+            differences.append(adapts - frozen)
+            print(json.dumps({"gravity": pair, "adapts": round(adapts, 1), "frozen": round(frozen, 1)}), flush=True)
     half = stats.t.ppf(0.975, len(PAIRS) - 1) * np.std(differences, ddof=1) / np.sqrt(len(PAIRS))
     print(f"adapts - frozen: {np.mean(differences):.0f} ± {half:.0f}")
 
