@@ -75,7 +75,7 @@ def figure(record: Mapping[str, object]) -> Figure:
 
 def _interval(row: Record, name: str) -> float:
     """Half of the 95 % interval of a mean over learners."""
-    spread, lanes = row.get(f"{name}_spread"), int(row["lanes"])
+    spread, lanes = row.get(f"{name}_spread"), int(row.get("lanes", 1))
     return 0.0 if spread is None else float(spread) / lanes**0.5 * float(t.ppf(0.975, lanes - 1))
 
 
