@@ -1,6 +1,6 @@
 #!/bin/sh
-# vblrl with an ensemble, a latent and a value, and less one part each: five seeds, the same tasks. Ten minutes a run on
-# one busy core.  results/ablations/make.sh FAMILY NAME OUT [PART ...]
+# vblrl with an ensemble, a latent and a value, and less one part each: five seeds, the same tasks. Some
+# eight minutes a run on one core.  results/ablations/make.sh FAMILY NAME OUT [PART ...]
 set -e
 cd "$(dirname "$0")/../.."
 family=$1 name=$2 out=$3

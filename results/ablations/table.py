@@ -41,10 +41,10 @@ def shown(values: np.ndarray) -> str:
     return f"{values.mean():.1f} ± {half:.1f}"
 
 
-def later(returns: list[Any], part: slice, first_task: int) -> np.ndarray:
-    """[L] of the tasks from `first_task` on that were met to their end."""
+def later(returns: list[Any], part: slice) -> np.ndarray:
+    """[L] of the tasks after the first that were met to their end."""
     values = np.array(returns, dtype=float)
-    whole = [task for task in range(first_task, values.shape[1]) if np.isfinite(values[:, task]).all()]
+    whole = [task for task in range(1, values.shape[1]) if np.isfinite(values[:, task]).all()]
     return values[:, whole, part].mean(axis=(1, 2))
 
 
@@ -57,8 +57,7 @@ def main() -> None:
     for name, run in records.items():
         family, _, part = name.partition("-")
         whole = records[f"{family}-full"]["returns"]
-        first_task = len(whole[0]) // 2 if family == "point_goal" else 1
-        for_seeds = [[later(each, part_, first_task) for part_ in (FIRST, LAST)] for each in (run["returns"], whole)]
+        for_seeds = [[later(each, when) for when in (FIRST, LAST)] for each in (run["returns"], whole)]
         if part == "full":
             print(f"| {family} | whole: its return | {' | '.join(map(shown, for_seeds[1]))} |")
         else:
