@@ -8,8 +8,8 @@ makes critics believe in actions nobody tried. Where they have no data the criti
 less their deviation is a careful estimate (REDQ, Chen et al. 2021, takes the least of a random two). Hidden layers are
 normalised (DroQ, Hiraoka et al. 2022), and no value leaves the bounds of what rewards so far allow.
 
-alpha is learned too: it keeps the entropy of the actor at minus half the number of actions' dimensions. How all of it
-is learned is in `actor_critic_fit.py`.
+alpha is learned too: it keeps the entropy of the actor at minus half a nat for every dimension of actions. How all of
+it is learned is in `actor_critic_fit.py`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ BATCH_SIZE = 128  # transitions: many small steps learn more than few large ones
 LEARNING_RATE = 5e-4
 TAU = 0.01  # how far the target critics move towards the critics after every step of the actor
 CRITIC_STEPS = 2  # of the critics for one of the actor
+ENTROPY = -0.5  # of the actor that alpha keeps, in nats for each dimension of actions (SAC: -1)
 
 
 class _Round(NamedTuple):
@@ -139,7 +140,7 @@ class Learner(NamedTuple):
 
         gradient, (density, std) = jax.grad(loss, has_aux=True)(now.actor)
         actor, optimiser = _moved(now.actor, gradient, training.actor_optimiser)
-        wanted = -0.5 * self.box.low.shape[0]  # entropy; the loss is -log_alpha (log pi + wanted): alpha grows below it
+        wanted = ENTROPY * self.box.low.shape[0]  # the loss is -log_alpha (log pi + wanted): alpha grows below it
         log_alpha, alpha_optimiser = _moved(training.log_alpha, -(density + wanted), training.alpha_optimiser)
         optimisers = {"actor_optimiser": optimiser, "alpha_optimiser": alpha_optimiser}
         return training._replace(now=now._replace(actor=actor), log_alpha=log_alpha, **optimisers), std, -density
