@@ -29,7 +29,7 @@ def test_a_fit_by_kernels_is_the_plain_fit():
     begin = jax.vmap(start)(jax.random.split(jax.random.key(0), 2))
     keys = jax.random.split(jax.random.key(1), 2)
     plain, by_kernels = (
-        jax.jit(jax.vmap(lambda key, now, fit=fit: fit(key, now, UNITS, batch, BOX, 0.9, 6)))(keys, begin)
+        jax.jit(jax.vmap(lambda key, now, fit=fit: fit(key, now, UNITS, batch, BOX, 0.9, 12)))(keys, begin)
         for fit in (actor_critic_fit.fit, fused.fit)
     )
     assert jax.tree.structure(plain) == jax.tree.structure(by_kernels)

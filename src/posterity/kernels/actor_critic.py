@@ -48,8 +48,13 @@ def fit(
         )
 
     packed = changed(training, lambda net: sheets.pack(net, actor), lambda net: sheets.pack(net, critic))
-    applies = (normalised_mlp.make_apply(layout, interpret=not common.nvidia()) for layout in (actor, critic))
-    learned, loss = actor_critic_fit.fit(key, packed, normaliser, draw, box, gamma, steps, Networks(*applies))
+    interpret = not common.nvidia()
+    networks = Networks(
+        normalised_mlp.make_apply(actor, interpret),
+        normalised_mlp.make_apply(critic, interpret),
+        normalised_mlp.make_error(critic, interpret),
+    )
+    learned, loss = actor_critic_fit.fit(key, packed, normaliser, draw, box, gamma, steps, networks)
     return changed(learned, lambda net: sheets.unpack(net, actor), lambda net: sheets.unpack(net, critic)), loss
 
 

@@ -4,11 +4,12 @@
     dy = r (dz - mean dz - z mean(z dz)),     dW = x' dy,   db = sum dy,      dx = dy W'        (means over units)
 
 Actors and critics take thousands of gradient steps after every iteration, each on a hundred rows. Left to the compiler
-one step is a hundred small programs, and a GPU waits for programs more than it works on them. Here going forward is one
-program and going back another. Each block of rows has its own copy of the gradients; they are summed outside, where
-Adam takes them. Going back computes the hidden layers again, which is quicker than reading them.
+one step is some fifty small programs, and a GPU waits for programs more than it works on them. Here going forward is
+one program, going back another, and a squared error with its gradient a third. Each block of rows has its own copy of
+the gradients; they are summed outside, where Adam takes them. Going back computes the hidden layers again, which is
+quicker than reading them.
 
-A network is a sheet with one head (`layout.py`). Hidden layers are cut into tiles of up to 128 units.
+A network is a sheet with one head (`layout.py`).
 """
 
 from __future__ import annotations
@@ -25,16 +26,15 @@ from jax.experimental import pallas as pl
 
 from posterity.kernels import common
 from posterity.kernels.common import Mode, Ref
-from posterity.kernels.elbo_block import Rows
 from posterity.kernels.layout import ParamLayout
 
 BLOCK = 32  # rows of a batch in one program
-TILE = 128  # units of a hidden layer in one tile, at most
-WARPS = 8  # in a program
-UNITS = (16, 32, 64, 128, 256)  # a layer may have
+WARPS = 4  # in a program
+UNITS = (16, 32, 64, 128)  # a layer may have; with 256 registers run out, and the compiler's programs are quicker
 EPSILON = 1e-6  # as `mlp.layer_norm` has it
 
 Apply = Callable[[jax.Array, jax.Array], jax.Array]  # outputs [..., outputs] of a sheet [R, H] for inputs [..., inputs]
+Error = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]  # sheet [R, H], inputs [B, inputs], targets [B] -> []
 
 
 def fallback_reason(mode: Mode, hidden: tuple[int, ...], inputs: int, outputs: int, exact: bool) -> str:
@@ -46,7 +46,7 @@ def fallback_reason(mode: Mode, hidden: tuple[int, ...], inputs: int, outputs: i
         (not hidden or set(hidden) != {units}, "needs hidden layers of one size"),
         (units not in UNITS, f"needs {', '.join(map(str, UNITS))} units a layer, not {units}"),
         (
-            common.padded(outputs) > units or common.padded(inputs) > TILE,
+            common.padded(outputs) > units or common.padded(inputs) > 128,
             f"has no room for {inputs} inputs and {outputs} outputs",
         ),
     )
@@ -83,6 +83,24 @@ def make_apply(layout: ParamLayout, interpret: bool = False) -> Apply:
     return apply
 
 
+def make_error(layout: ParamLayout, interpret: bool = False) -> Error:
+    """The mean square error of the network's first output. It can be differentiated by the sheet alone."""
+    call = _Call(layout, interpret)
+
+    @jax.custom_vjp
+    def error(sheet: jax.Array, x: jax.Array, targets: jax.Array) -> jax.Array:
+        return call.error(sheet, x, targets)[0]
+
+    def forward(sheet: jax.Array, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return call.error(sheet, x, targets)  # the gradient is there at once
+
+    def backward(gradient: jax.Array, rising: jax.Array) -> tuple[jax.Array, None, None]:
+        return rising * gradient, None, None
+
+    error.defvjp(forward, backward)
+    return lambda sheet, x, targets: error(sheet, lax.stop_gradient(x), lax.stop_gradient(targets))
+
+
 class _Kept(NamedTuple):
     """What going back needs, and for which arguments it is wanted."""
 
@@ -93,7 +111,7 @@ class _Kept(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """The two kernels on whole batches."""
+    """The kernels on whole batches."""
 
     layout: ParamLayout
     interpret: bool
@@ -102,25 +120,32 @@ class _Call(NamedTuple):
         """[B, outputs] for inputs [B, inputs]."""
         count, layout = x.shape[0], self.layout
         x = _grown(x, layout.wide)
-        kernel = partial(_forward, layout=layout)
-        [found] = self._run(kernel, "network_forward", (sheet, x), [_rows(x.shape[0], layout.heads)])
+        [found] = self._run(_forward, "network_forward", (sheet, x), [_rows(x.shape[0], layout.heads)])
         return found[:count, : layout.outputs]
 
     def backward(self, kept: _Kept, rising: jax.Array) -> tuple[jax.Array | None, jax.Array | None]:
         """The gradients [R, H] of the sheet and [B, inputs] of the inputs, for gradients [B, outputs]."""
         count, layout = kept.x.shape[0], self.layout
         x, rising = _grown(kept.x, layout.wide), _grown(rising, layout.heads)
-        blocks = x.shape[0] // BLOCK
         wanted = kept.of_sheet is not None, kept.of_x is not None
-        shapes = [
-            jax.ShapeDtypeStruct((blocks, layout.rows, layout.units), jnp.float32),
-            _rows(x.shape[0], layout.wide),
-        ]
-        kernel = partial(_backward, layout=layout, wanted=wanted)
+        shapes = [self._sheets(x), _rows(x.shape[0], layout.wide)]
         outputs = [shape for shape, asked in zip(shapes, wanted, strict=True) if asked]
+        kernel = partial(_backward, wanted=wanted)
         found = list(self._run(kernel, "network_backward", (kept.sheet, x, rising), outputs))
-        of_sheet = _total(found.pop(0), blocks) if wanted[0] else None
+        of_sheet = _total(found.pop(0)) if wanted[0] else None
         return of_sheet, found.pop(0)[:count, : layout.inputs] if wanted[1] else None
+
+    def error(self, sheet: jax.Array, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The mean square error [] of the first output, and its gradient [R, H]."""
+        count, layout = x.shape[0], self.layout
+        x, told = _grown(x, layout.wide), _grown(jnp.stack([targets, jnp.full(count, 1.0 / count)], axis=1), 2)
+        shapes = [self._sheets(x), _rows(x.shape[0], layout.heads)]
+        of_sheet, squared = self._run(_error, "network_error", (sheet, x, told), shapes)
+        return squared[:, 0].sum(), _total(of_sheet)
+
+    def _sheets(self, x: jax.Array) -> jax.ShapeDtypeStruct:
+        """Gradients of each block of rows."""
+        return jax.ShapeDtypeStruct((x.shape[0] // BLOCK, self.layout.rows, self.layout.units), jnp.float32)
 
     def _run(
         self,
@@ -131,11 +156,10 @@ class _Call(NamedTuple):
     ) -> list[jax.Array]:
         """One program for each block of rows. The sheet is seen whole."""
         sheet, *rows = args
-        blocks = rows[0].shape[0] // BLOCK
         whole = pl.BlockSpec(sheet.shape, lambda n: (0, 0))
         return pl.pallas_call(
-            kernel,
-            grid=(blocks,),
+            partial(kernel, layout=self.layout),
+            grid=(rows[0].shape[0] // BLOCK,),
             in_specs=[whole, *(_part(one) for one in rows)],
             out_specs=[_part(one) for one in shapes],
             out_shape=shapes,
@@ -161,10 +185,10 @@ def _grown(rows: jax.Array, width: int) -> jax.Array:
     return jnp.pad(rows, ((0, -rows.shape[0] % BLOCK), (0, width - rows.shape[1])))
 
 
-def _total(parts: jax.Array, blocks: int) -> jax.Array:
+def _total(parts: jax.Array) -> jax.Array:
     """The sum over blocks, as additions: the compiler takes them into the program of the optimiser."""
     total = parts[0]
-    for number in range(1, blocks):
+    for number in range(1, parts.shape[0]):
         total += parts[number]
     return total
 
@@ -175,8 +199,8 @@ def _total(parts: jax.Array, blocks: int) -> jax.Array:
 class _Seen(NamedTuple):
     """What going back through a hidden layer needs of going forward."""
 
-    inputs: list[jax.Array]  # tiles
-    normed: list[jax.Array]  # z
+    inputs: jax.Array  # [block, inputs]
+    normed: jax.Array  # [block, H] z
     scale: jax.Array  # [block] r
 
 
@@ -185,101 +209,53 @@ class _Block:
 
     def __init__(self, sheet: Ref, layout: ParamLayout) -> None:
         self.sheet, self.layout = sheet, layout
-        self.width = min(TILE, layout.units)
-        self.tiles = range(layout.units // self.width)
         self.head = pl.ds(layout.first_head, layout.heads)
         self.head_bias = layout.biases + layout.layers
-
-    def dot(self, a: jax.Array, b: jax.Array, over: tuple[int, int]) -> jax.Array:
-        """A product over axis over[0] of `a` and over[1] of `b`."""
-        dims = (((over[0],), (over[1],)), ((), ()))
-        return lax.dot_general(a, b, dims, preferred_element_type=jnp.float32)
-
-    def columns(self, tile: int) -> Rows:
-        """Of a tile of units."""
-        return pl.ds(tile * self.width, self.width)
-
-    def rows(self, layer: int) -> list[Rows]:
-        """Of a hidden layer's weights, by tile of its inputs."""
-        start, count = self.layout.hidden(layer)
-        each = count if layer == 0 else self.width
-        return [pl.ds(start + first, each) for first in range(0, count, each)]
+        self.hidden = [pl.ds(*layout.hidden(layer)) for layer in range(layout.layers)]
 
     def forward(self, x: jax.Array) -> tuple[jax.Array, list[_Seen]]:
         """Outputs [block, heads], and what each hidden layer has seen."""
-        passed, tiles = [], [x]
-        for layer in range(self.layout.layers):
-            passed.append(self._hidden(layer, tiles))
-            tiles = _active(passed[-1])
-        bias = self.sheet[self.head_bias, pl.ds(0, self.layout.heads)]
-        total = _across(bias, BLOCK)
-        for tile, part in zip(self.tiles, tiles, strict=True):
-            total += self.dot(part, self.sheet[self.head, self.columns(tile)], (1, 1))
-        return total, passed
-
-    def _hidden(self, layer: int, inputs: list[jax.Array]) -> _Seen:
-        rows, outputs = self.rows(layer), []
-        for tile in self.tiles:
-            total = _across(self.sheet[self.layout.biases + layer, self.columns(tile)], BLOCK)
-            for part, place in zip(inputs, rows, strict=True):
-                total += self.dot(part, self.sheet[place, self.columns(tile)], (1, 0))
-            outputs.append(total)
-        mean = self.mean(outputs)
-        centred = [part - _beside(mean, self.width) for part in outputs]
-        scale = lax.rsqrt(self.mean([part * part for part in centred]) + EPSILON)
-        return _Seen(inputs, [part * _beside(scale, self.width) for part in centred], scale)
-
-    def mean(self, tiles: list[jax.Array]) -> jax.Array:
-        """[block] over all units."""
-        return _plus([tile.sum(axis=1) for tile in tiles]) * (1.0 / self.layout.units)
+        passed: list[_Seen] = []
+        for layer, rows in enumerate(self.hidden):
+            y = _dot(x, self.sheet[rows, :], (1, 0)) + _across(self.sheet[self.layout.biases + layer, :])
+            y -= self._beside(self._mean(y))
+            scale = lax.rsqrt(self._mean(y * y) + EPSILON)
+            passed.append(_Seen(x, y * self._beside(scale), scale))
+            x = _active(passed[-1])
+        bias = _across(self.sheet[self.head_bias, pl.ds(0, self.layout.heads)])
+        return _dot(x, self.sheet[self.head, :], (1, 1)) + bias, passed
 
     def backward(self, passed: list[_Seen], g: jax.Array, gradients: Ref | None, inputs: bool) -> jax.Array | None:
         """Writes the sheet's gradients, if wanted, and returns those of the inputs, if wanted."""
         if gradients is not None:
             self._write_head(gradients, _active(passed[-1]), g)
-        rising = [self.dot(g, self.sheet[self.head, self.columns(tile)], (1, 0)) for tile in self.tiles]
-        for layer in reversed(range(self.layout.layers)):
-            seen = passed[layer]
-            rising = self._back_through_norm(seen, rising)
+        g = _dot(g, self.sheet[self.head, :], (1, 0))
+        for layer, rows in reversed(list(enumerate(self.hidden))):
+            x, z, scale = passed[layer]
+            dz = jnp.where(z > 0.0, g, 0.0)
+            dy = self._beside(scale) * (dz - self._beside(self._mean(dz)) - z * self._beside(self._mean(z * dz)))
             if gradients is not None:
-                self._write(gradients, layer, seen.inputs, rising)
+                gradients[rows, :] = _dot(x, dy, (0, 0))
+                gradients[self.layout.biases + layer, :] = dy.sum(axis=0)
             if layer > 0 or inputs:
-                rising = [
-                    _plus(
-                        [
-                            self.dot(part, self.sheet[place, self.columns(tile)], (1, 1))
-                            for tile, part in zip(self.tiles, rising, strict=True)
-                        ]
-                    )
-                    for place in self.rows(layer)
-                ]
-        return rising[0] if inputs else None
+                g = _dot(dy, self.sheet[rows, :], (1, 1))
+        return g if inputs else None
 
-    def _back_through_norm(self, seen: _Seen, rising: list[jax.Array]) -> list[jax.Array]:
-        """From gradients of a hidden layer's values to those of its affine outputs."""
-        pairs = list(zip(seen.normed, rising, strict=True))
-        dz = [jnp.where(z > 0.0, g, 0.0) for z, g in pairs]
-        mean = self.mean(dz)
-        along = self.mean([z * d for z, d in zip(seen.normed, dz, strict=True)])
-        return [
-            _beside(seen.scale, self.width) * (d - _beside(mean, self.width) - z * _beside(along, self.width))
-            for z, d in zip(seen.normed, dz, strict=True)
-        ]
-
-    def _write(self, gradients: Ref, layer: int, inputs: list[jax.Array], dy: list[jax.Array]) -> None:
-        for tile, rising in zip(self.tiles, dy, strict=True):
-            for place, part in zip(self.rows(layer), inputs, strict=True):
-                gradients[place, self.columns(tile)] = self.dot(part, rising, (0, 0))
-            gradients[self.layout.biases + layer, self.columns(tile)] = rising.sum(axis=0)
-
-    def _write_head(self, gradients: Ref, inputs: list[jax.Array], g: jax.Array) -> None:
-        for tile, part in zip(self.tiles, inputs, strict=True):
-            gradients[self.head, self.columns(tile)] = self.dot(g, part, (0, 0))
+    def _write_head(self, gradients: Ref, x: jax.Array, g: jax.Array) -> None:
+        gradients[self.head, :] = _dot(g, x, (0, 0))
         size = self.layout.heads
         gradients[self.head_bias, pl.ds(0, size)] = g.sum(axis=0)
         while size < self.layout.units:  # behind the head's biases there is nothing
             gradients[self.head_bias, pl.ds(size, size)] = jnp.zeros(size, jnp.float32)
             size *= 2
+
+    def _mean(self, rows: jax.Array) -> jax.Array:
+        """[block] over all units."""
+        return rows.sum(axis=1) * (1.0 / self.layout.units)
+
+    def _beside(self, rows: jax.Array) -> jax.Array:
+        """[block] as every column of a layer's values."""
+        return lax.broadcast_in_dim(rows, (BLOCK, self.layout.units), (0,))
 
 
 def _forward(sheet: Ref, x: Ref, out: Ref, *, layout: ParamLayout) -> None:
@@ -287,14 +263,7 @@ def _forward(sheet: Ref, x: Ref, out: Ref, *, layout: ParamLayout) -> None:
     out[...] = _Block(sheet, layout).forward(x[...])[0]
 
 
-def _backward(
-    sheet: Ref,
-    x: Ref,
-    rising: Ref,
-    *outs: Ref,
-    layout: ParamLayout,
-    wanted: tuple[bool, bool],
-) -> None:
+def _backward(sheet: Ref, x: Ref, rising: Ref, *outs: Ref, layout: ParamLayout, wanted: tuple[bool, bool]) -> None:
     """One block of rows forward and back."""
     block = _Block(sheet, layout)
     _, passed = block.forward(x[...])
@@ -303,22 +272,26 @@ def _backward(
         outs[-1][...] = found
 
 
-def _active(seen: _Seen) -> list[jax.Array]:
-    return [jnp.where(z <= 0.0, 0.0, z) for z in seen.normed]  # a NaN stays one
+def _error(sheet: Ref, x: Ref, told: Ref, gradients: Ref, out: Ref, *, layout: ParamLayout) -> None:
+    """One block of rows forward, its squared errors by `told` (targets, and what each row counts for), and back."""
+    block, shape = _Block(sheet, layout), (BLOCK, layout.heads)
+    outputs, passed = block.forward(x[...])
+    target, share = (lax.broadcast_in_dim(told[:, column], shape, (0,)) for column in (0, 1))
+    first = lax.broadcasted_iota(jnp.int32, shape, 1) == 0
+    error = jnp.where(first, outputs - target, 0.0)
+    out[...] = share * error * error
+    block.backward(passed, 2.0 * share * error, gradients, inputs=False)
 
 
-def _plus(parts: list[jax.Array]) -> jax.Array:
-    total = parts[0]
-    for part in parts[1:]:
-        total += part
-    return total
+def _dot(a: jax.Array, b: jax.Array, over: tuple[int, int]) -> jax.Array:
+    """A product over axis over[0] of `a` and over[1] of `b`."""
+    return lax.dot_general(a, b, (((over[0],), (over[1],)), ((), ())), preferred_element_type=jnp.float32)
 
 
-def _across(row: jax.Array, count: int) -> jax.Array:
-    """[W] as every row of a tile."""
-    return lax.broadcast_in_dim(row, (count, row.shape[0]), (1,))
+def _active(seen: _Seen) -> jax.Array:
+    return jnp.where(seen.normed <= 0.0, 0.0, seen.normed)  # a NaN stays one
 
 
-def _beside(rows: jax.Array, width: int) -> jax.Array:
-    """[block] as every column of a tile."""
-    return lax.broadcast_in_dim(rows, (rows.shape[0], width), (0,))
+def _across(row: jax.Array) -> jax.Array:
+    """[W] as every row of a block."""
+    return lax.broadcast_in_dim(row, (BLOCK, row.shape[0]), (1,))

@@ -8,12 +8,13 @@ makes critics believe in actions nobody tried. Where they have no data the criti
 less their deviation is a careful estimate (REDQ, Chen et al. 2021, takes the least of a random two). Hidden layers are
 normalised (DroQ, Hiraoka et al. 2022), and no value leaves the bounds of what rewards so far allow.
 
-alpha is learned too: it keeps the entropy of the actor at minus half a nat for every dimension of actions. How all of
-it is learned is in `actor_critic_fit.py`.
+alpha is learned too: it keeps the entropy of the actor at zero, half way between SAC's and that of random actions. How
+all of it is learned is in `actor_critic_fit.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,11 +29,12 @@ from posterity.settings import Settings, setting
 
 Apply = Callable[[Any, jax.Array], jax.Array]  # outputs [..., outputs] of one network for inputs [..., inputs]
 
-HIDDEN = (256, 256)  # units of each hidden layer
+HIDDEN = (128, 128)  # units of each hidden layer; 256 were no better (results/notes/30)
 CRITICS = 5
 PESSIMISM = 0.7  # deviations of the critics below their mean
 LOG_STD = (-5.0, 2.0)  # of the actor, before the squashing
 INITIAL_ALPHA = 0.1
+INITIAL_LOG_STD = -0.3  # of an actor that knows nothing: wide, so that much is tried
 
 
 class ActorCriticSettings(Settings):
@@ -88,6 +90,7 @@ class Networks(NamedTuple):
 
     actor: Apply
     critic: Apply
+    error: Callable[[Any, jax.Array, jax.Array], jax.Array]  # [] mean square error of a critic: inputs, targets [B]
 
 
 class ActorCriticLoss(NamedTuple):
@@ -103,13 +106,20 @@ def init(
 ) -> ActorCriticTraining:
     """An actor with actions around the middle of the range, and critics for which nothing is worth anything."""
     actor_key, critic_key = jax.random.split(key)
-    actor = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
+    *layers, last = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
+    actor = (*layers, last._replace(bias=last.bias.at[action_dim:].set(_raw(INITIAL_LOG_STD))))
     sizes = (obs_dim + action_dim, *hidden, 1)
     ensemble = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, critics))
     nothing = jnp.float32(0.0)
     log_alpha = jnp.log(jnp.float32(INITIAL_ALPHA))
     optimisers = map(_adam_state, (actor, ensemble, log_alpha))
     return ActorCriticTraining(ActorCritic(actor, ensemble, nothing, nothing), ensemble, log_alpha, *optimisers)
+
+
+def _raw(log_std: float) -> float:
+    """What the network has to say for this log deviation."""
+    low, high = LOG_STD
+    return math.atanh(2.0 * (log_std - low) / (high - low) - 1.0)
 
 
 def _quiet(layers: Layers) -> Layers:
@@ -126,7 +136,11 @@ def _normalised(layers: Layers, x: jax.Array) -> jax.Array:
     return mlp.apply(layers, x, jax.nn.relu, normalise=True)
 
 
-PLAIN = Networks(_normalised, _normalised)
+def _error(layers: Layers, inputs: jax.Array, targets: jax.Array) -> jax.Array:
+    return ((_normalised(layers, inputs)[..., 0] - targets) ** 2).mean()
+
+
+PLAIN = Networks(_normalised, _normalised, _error)
 
 
 # Acting --------------------------------------------------------------------------------------------------------------

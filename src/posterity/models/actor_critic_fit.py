@@ -1,6 +1,6 @@
 """Gradient steps on an actor and its critics: `actor_critic.py` has the equations.
 
-In one round the critics take two steps towards one common target, the target critics follow them a little, and the
+In one round the critics take four steps towards one common target, the target critics follow them a little, and the
 actor takes one step. What a round draws is drawn for many rounds at once.
 """
 
@@ -29,9 +29,9 @@ Params = TypeVar("Params")
 
 BATCH_SIZE = 128  # transitions: many small steps learn more than few large ones (BRO, Nauman et al. 2024, has 128)
 LEARNING_RATE = 5e-4
-TAU = 0.01  # how far the target critics move towards the critics after every step of the actor
-CRITIC_STEPS = 2  # of the critics for one of the actor
-ENTROPY = -0.5  # of the actor that alpha keeps, in nats for each dimension of actions (SAC: -1)
+TAU = 0.02  # how far the target critics move towards the critics after every step of the actor
+CRITIC_STEPS = 4  # of the critics for one of the actor
+ENTROPY = 0.0  # of the actor, which alpha keeps, in nats for each dimension (SAC -1, random 0.69; results/notes/30)
 
 
 class _Round(NamedTuple):
@@ -113,10 +113,10 @@ class Learner(NamedTuple):
     ) -> tuple[ActorCriticTraining, jax.Array]:
         """One step on all critics, towards one common target. Returns their mean square error."""
         now = training.now
+        inputs, wanted = self.normaliser.inputs(batch.obs, batch.action), target / self.unit
 
         def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
-            said = self.values(critics, batch.obs, batch.action)
-            error = (((said - target[None]) / self.unit) ** 2).mean(axis=1)
+            error = jax.vmap(lambda one: self.networks.error(one, inputs, wanted))(critics)
             return error.sum(), error.mean()
 
         gradient, error = jax.grad(loss, has_aux=True)(now.critics)
