@@ -27,6 +27,13 @@ def test_the_density_of_actions_integrates_to_one():
     np.testing.assert_allclose(float((inside * jnp.exp(-density)).mean()), 0.8, rtol=0.03)
 
 
+def test_an_actor_that_knows_nothing_tries_much():
+    """Deviation exp(-0.3) before the squashing, in every place and dimension."""
+    obs = jnp.linspace(-2.0, 2.0, 5)[:, None]
+    _, log_std = actor_critic._outputs(fresh().now.actor, UNITS, obs)
+    np.testing.assert_allclose(log_std, actor_critic.INITIAL_LOG_STD, atol=0.1)
+
+
 def test_a_careful_value_is_the_mean_less_what_critics_disagree_by():
     told = jnp.array([[1.0, 2.0], [3.0, 2.0]])
     np.testing.assert_allclose(actor_critic.careful(told), [2.0 - actor_critic.PESSIMISM, 2.0], atol=1e-3)

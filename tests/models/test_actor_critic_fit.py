@@ -55,6 +55,13 @@ def test_an_end_is_worth_its_reward_and_nothing_after_it():
     flat = (*hidden, last._replace(weight=0.0 * last.weight, bias=0.0 * last.bias + told))
     batch = StepBatch(jnp.zeros((2, 2, 1)), jnp.zeros((2, 2, 1)), jnp.ones((2, 2)), jnp.zeros((2, 2, 1)), jnp.eye(2))
     silent = now._replace(targets=flat, log_alpha=jnp.float32(-50.0))
-    learner = actor_critic_fit.Learner(UNITS, BOX, GAMMA, actor_critic.PLAIN)
+    learner = actor_critic_fit.Learner(UNITS, BOX, GAMMA)
     target = learner.targets(silent, batch, jnp.zeros((2, 2, 1)))
     np.testing.assert_allclose(target, jnp.where(jnp.eye(2) > 0, 1.0, 5.5), rtol=1e-3)
+
+
+@pytest.mark.parametrize("entropy", [actor_critic_fit.ENTROPY_ALONE, actor_critic_fit.ENTROPY_BESIDE_A_PLAN])
+def test_the_actor_keeps_the_entropy_it_is_told(entropy: float):
+    """One action is best, so an actor that nothing kept would have none. To 0.15 nats."""
+    fit = jax.jit(lambda now: actor_critic_fit.fit(jax.random.key(1), now, UNITS, one_step, BOX, GAMMA, 6000, entropy))
+    assert abs(float(fit(fresh())[1].entropy) - entropy) < 0.15

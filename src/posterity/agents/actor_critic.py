@@ -20,7 +20,6 @@ from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.agents.guard import Guard, Guards, earned
 from posterity.agents.host_actor import HostActor
 from posterity.errors import UserError
-from posterity.kernels.common import Mode
 from posterity.models import actor_critic, normaliser, replay
 from posterity.models.actor_critic import ActorCriticTraining
 from posterity.models.mlp import Layers
@@ -38,9 +37,6 @@ class ActorCriticAgentSettings(Settings):
     hidden: tuple[int, ...] = setting(actor_critic.HIDDEN, "Units of each hidden layer of actor and critics.")
     gamma: float = setting(0.99, "Discount of the critics.", ge=0, lt=1)
     updates_per_step: int = setting(8, "Gradient steps on the critics for every step in the environment.", ge=1)
-    kernels: Mode = setting(
-        "auto", "Fused GPU kernels: auto (on NVIDIA GPUs), on (without a GPU: interpreted, slowly) or off."
-    )
     transfer: bool = setting(False, "Go on with the networks of the task before; false: every task from scratch.")
 
 
@@ -75,10 +71,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
             raise UserError("The actor of actor-critic gives real numbers, and these actions are discrete; use vblrl")
         self.spec, self.budget, self.transfers = spec, budget, settings.transfer
         steps = settings.updates_per_step * budget.steps_per_iteration
-        learning = ActorCriticLearning(
-            spec, settings.gamma, steps, settings.transfer, hidden=settings.hidden, kernels=settings.kernels
-        )
-        self.learning = learning
+        learning = ActorCriticLearning(spec, settings.gamma, steps, settings.transfer, hidden=settings.hidden)
         self.fresh = lanes.compiled(learning.init)
         self.fit = lanes.compiled(learning.fit)
         self.actor, self.guards = HostActor(spec), Guards()
@@ -143,8 +136,8 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         return ActorPolicy(self, own)
 
     def describe(self) -> Mapping[str, str]:
-        """The device, and whether learning runs as fused kernels."""
-        return {"device": jax.devices()[0].device_kind, **self.learning.describe()}
+        """The device."""
+        return {"device": jax.devices()[0].device_kind}
 
 
 class ActorPolicy(Policy):

@@ -11,14 +11,11 @@ So their share of a batch falls with the number of real ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from posterity.errors import UserError
-from posterity.kernels import actor_critic as fused
-from posterity.kernels.common import Mode
 from posterity.models import actor_critic, actor_critic_fit, dynamics, normaliser, replay, termination
 from posterity.models.actor_critic import (
     ActionBox,
@@ -52,24 +49,17 @@ class ActorCriticLearning:
         network: NetworkSettings | None = None,
         particles: int = 0,
         hidden: tuple[int, ...] = actor_critic.HIDDEN,
-        kernels: Mode = "auto",
-        exact: bool = False,
+        alone: bool = True,
     ) -> None:
         """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines.
 
-        `kernels` says whether gradient steps may run as GPU kernels, which have no `exact` products.
+        `alone`: the actor acts, and no plan does.
         """
-        self.fallback_reason = fused.fallback_reason(kernels, hidden, spec.obs_dim, len(spec.low), exact)
-        if kernels == "on" and self.fallback_reason:
-            raise UserError(f"kernels are on, but {self.fallback_reason}")
+        self.entropy = actor_critic_fit.ENTROPY_ALONE if alone else actor_critic_fit.ENTROPY_BESIDE_A_PLAN
         self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
         self.network, self.particles, self.hidden = network, particles, hidden
         self.earlier_share = EARLIER_SHARE if transfers else 0.0
         self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
-
-    def describe(self) -> Mapping[str, str]:
-        """Whether gradient steps run as kernels, and why not."""
-        return {"actor": f"plain ({self.fallback_reason})" if self.fallback_reason else "fused"}
 
     def init(self, key: jax.Array) -> ActorCriticTraining:
         """Networks that know nothing."""
@@ -102,8 +92,7 @@ class ActorCriticLearning:
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
         training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), self.gamma)
-        what = key, training, units, draw, self.box, self.gamma, self.steps
-        return actor_critic_fit.fit(*what) if self.fallback_reason else fused.fit(*what)
+        return actor_critic_fit.fit(key, training, units, draw, self.box, self.gamma, self.steps, self.entropy)
 
     def imagine(
         self,

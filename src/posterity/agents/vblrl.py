@@ -67,8 +67,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
         self.training = Training(spec, settings, self.variant.inherits)
-        self.actor_learning = self._actor_learning()
-        self.programs = Programs(self.training, self.actor_learning, budget.tasks if self.inference else 0)
+        self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
         self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
         self.beginning = Beginning(spec, settings, budget, self.programs, self.inference)
         self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference)
@@ -85,8 +84,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             settings.policy.imagined_share,
             settings.network,
             settings.planner.particles,
-            kernels=settings.kernels if settings.policy.updates_per_step else "off",
-            exact=settings.matmul_precision == "f32",
+            alone=settings.planner.cem_iterations == 0,
         )
 
     # Algorithm 1 -------------------------------------------------------------------------------------------------
@@ -234,6 +232,4 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             "planner": f"plain ({plan})" if plan else f"fused, {precision}",
             "fit": f"plain ({fit})" if fit else "fused",
         }
-        if self.settings.policy.updates_per_step:
-            told |= self.actor_learning.describe()
         return told if jax.default_backend() == "cpu" else told | {"matmul_precision": precision}  # a CPU has one

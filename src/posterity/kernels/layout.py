@@ -1,10 +1,9 @@
-"""The weights of a network as one sheet [R, H], as the kernels that learn take them.
+"""The weights of a network as one sheet [R, H], as the ELBO kernel takes them.
 
-The rows of every weight matrix lie below each other, the output heads turned on their side so that all rows are H long,
-then a row for each bias. A dynamics network has two heads, means and log-variances; actor and critics have one. What
-pads a sheet has the prior's own values, so nothing ever moves it.
+The rows of every weight matrix lie below each other, the two heads turned on their side so that all rows are H long,
+then a row for each bias. What pads it has the prior's own values, so nothing ever moves it.
 
-    rows   inputs (padded) | H for each further hidden layer | heads | biases of hidden layers | biases of heads
+    rows   inputs (padded) | H for each further hidden layer | means | log-variances | biases: hidden, means, log-var.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ class ParamLayout(NamedTuple):
     """Where a sheet has what."""
 
     inputs: int  # true sizes
-    outputs: int  # of a head
+    outputs: int
     layers: int  # hidden
     units: int  # H
-    branches: int = 2  # heads
 
     @property
     def wide(self) -> int:
@@ -39,46 +37,43 @@ class ParamLayout(NamedTuple):
 
     @property
     def first_head(self) -> int:
-        """The row at which the first head begins."""
+        """The row at which the means begin; the log-variances follow."""
         return self.wide + (self.layers - 1) * self.units
 
     @property
     def biases(self) -> int:
         """The row of the first bias."""
-        return self.first_head + self.branches * self.heads
+        return self.first_head + 2 * self.heads
 
     @property
     def rows(self) -> int:
         """R."""
-        return self.biases + self.layers + self.branches
+        return self.biases + self.layers + 2
 
     def hidden(self, layer: int) -> tuple[int, int]:
         """The first row of a hidden layer's weights, and how many there are."""
         return (0, self.wide) if layer == 0 else (self.wide + (layer - 1) * self.units, self.units)
 
 
-def layout_of(weights: Layers, branches: int = 2) -> ParamLayout:
-    """The sheet of networks of this shape, without leading axes, whose outputs are of so many heads."""
+def layout_of(weights: Layers) -> ParamLayout:
+    """The sheet of networks of this shape, without leading axes."""
     units = weights[0].bias.size
-    return ParamLayout(
-        weights[0].weight.shape[0], weights[-1].weight.shape[1] // branches, len(weights) - 1, units, branches
-    )
+    return ParamLayout(weights[0].weight.shape[0], weights[-1].weight.shape[1] // 2, len(weights) - 1, units)
 
 
 def pack(weights: Layers, layout: ParamLayout, fill: float = 0.0) -> jax.Array:
     """[R, H] weights as a sheet; `fill` where there are none."""
     *hidden, output = weights
-    wide, size = layout.units, layout.outputs
+    wide, tall = layout.units, layout.heads
 
     def grown(part: jax.Array, rows: int) -> jax.Array:
         return jnp.pad(part, ((0, rows - part.shape[0]), (0, wide - part.shape[1])), constant_values=fill)
 
-    turned = output.weight.T  # [all outputs, H]
-    heads = [slice(head * size, (head + 1) * size) for head in range(layout.branches)]
+    turned = output.weight.T  # [2 outputs, H]
     rows = [grown(layer.weight, layout.hidden(number)[1]) for number, layer in enumerate(hidden)]
-    rows += [grown(turned[head], layout.heads) for head in heads]
+    rows += [grown(turned[: layout.outputs], tall), grown(turned[layout.outputs :], tall)]
     rows += [layer.bias[None] for layer in hidden]
-    rows += [grown(output.bias[head][None], 1) for head in heads]
+    rows += [grown(part[None], 1) for part in (output.bias[: layout.outputs], output.bias[layout.outputs :])]
     return jnp.concatenate(rows)
 
 
@@ -89,8 +84,7 @@ def unpack(sheet: jax.Array, layout: ParamLayout) -> Layers:
         start, count = layout.hidden(number)
         rows = layout.inputs if number == 0 else count
         layers.append(Layer(sheet[start : start + rows], sheet[layout.biases + number]))
-    firsts = [layout.first_head + head * layout.heads for head in range(layout.branches)]
-    heads = jnp.concatenate([sheet[first : first + layout.outputs] for first in firsts])
-    bias = layout.biases + layout.layers
-    biases = jnp.concatenate([sheet[bias + head, : layout.outputs] for head in range(layout.branches)])
+    first, second = layout.first_head, layout.first_head + layout.heads
+    heads = jnp.concatenate([sheet[first : first + layout.outputs], sheet[second : second + layout.outputs]])
+    biases = jnp.concatenate([sheet[layout.biases + layout.layers + head, : layout.outputs] for head in (0, 1)])
     return (*layers, Layer(heads.T, biases))

@@ -8,15 +8,14 @@ makes critics believe in actions nobody tried. Where they have no data the criti
 less their deviation is a careful estimate (REDQ, Chen et al. 2021, takes the least of a random two). Hidden layers are
 normalised (DroQ, Hiraoka et al. 2022), and no value leaves the bounds of what rewards so far allow.
 
-alpha is learned too: it keeps the entropy of the actor at zero, half way between SAC's and that of random actions. How
-all of it is learned is in `actor_critic_fit.py`.
+alpha is learned too: it keeps the entropy of the actor at a level that is given. How all of it is learned is in
+`actor_critic_fit.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +25,6 @@ from posterity.models import mlp
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.settings import Settings, setting
-
-Apply = Callable[[Any, jax.Array], jax.Array]  # outputs [..., outputs] of one network for inputs [..., inputs]
 
 HIDDEN = (128, 128)  # units of each hidden layer; 256 were no better (results/notes/30)
 CRITICS = 5
@@ -85,14 +82,6 @@ class StepBatch(NamedTuple):
     terminated: jax.Array  # [B] 1 where nothing follows
 
 
-class Networks(NamedTuple):
-    """How actor and critics are computed: plainly, or by a kernel that has their weights in a form of its own."""
-
-    actor: Apply
-    critic: Apply
-    error: Callable[[Any, jax.Array, jax.Array], jax.Array]  # [] mean square error of a critic: inputs, targets [B]
-
-
 class ActorCriticLoss(NamedTuple):
     """How learning went, over the last tenth of the steps."""
 
@@ -136,13 +125,6 @@ def _normalised(layers: Layers, x: jax.Array) -> jax.Array:
     return mlp.apply(layers, x, jax.nn.relu, normalise=True)
 
 
-def _error(layers: Layers, inputs: jax.Array, targets: jax.Array) -> jax.Array:
-    return ((_normalised(layers, inputs)[..., 0] - targets) ** 2).mean()
-
-
-PLAIN = Networks(_normalised, _normalised, _error)
-
-
 # Acting --------------------------------------------------------------------------------------------------------------
 
 
@@ -165,10 +147,9 @@ def drawn_action(
     normaliser: Normaliser,
     obs: jax.Array,
     box: ActionBox,
-    apply: Apply = _normalised,
 ) -> tuple[jax.Array, jax.Array]:
     """`sample_action` with normals [..., A] that are there already."""
-    mean, log_std = _outputs(actor, normaliser, obs, apply)
+    mean, log_std = _outputs(actor, normaliser, obs)
     raw = mean + jnp.exp(log_std) * noise
     # log(1 - tanh(x)^2), without the loss of digits where tanh is nearly one
     squash = 2.0 * (jnp.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
@@ -176,13 +157,11 @@ def drawn_action(
     return _scaled(jnp.tanh(raw), box), density
 
 
-def _outputs(
-    actor: Layers, normaliser: Normaliser, obs: jax.Array, apply: Apply = _normalised
-) -> tuple[jax.Array, jax.Array]:
+def _outputs(actor: Layers, normaliser: Normaliser, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and log deviation [..., A] before the squashing. The deviation's bounds are soft."""
     size = obs.shape[-1]
     centre, scale = (mlp.across(part[:size], obs) for part in (normaliser.input_mean, normaliser.input_scale))
-    mean, raw = jnp.split(apply(actor, (obs - centre) / scale), 2, axis=-1)
+    mean, raw = jnp.split(_normalised(actor, (obs - centre) / scale), 2, axis=-1)
     low, high = LOG_STD
     return mean, low + 0.5 * (high - low) * (1.0 + jnp.tanh(raw))
 
@@ -202,11 +181,10 @@ def values(
     obs: jax.Array,
     action: jax.Array,
     gamma: float,
-    apply: Apply = _normalised,
 ) -> jax.Array:
     """[E, ...] what each critic says of actions [..., A] in observations [..., O], in units of the reward."""
     inputs = normaliser.inputs(obs, action)
-    told = jax.vmap(lambda one: apply(one, inputs)[..., 0])(critics)
+    told = jax.vmap(lambda one: _normalised(one, inputs)[..., 0])(critics)
     return told * scale(normaliser, gamma)
 
 

@@ -14,14 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from posterity.models import actor_critic, chunked_scan
-from posterity.models.actor_critic import (
-    PLAIN,
-    ActionBox,
-    ActorCriticLoss,
-    ActorCriticTraining,
-    Networks,
-    StepBatch,
-)
+from posterity.models.actor_critic import ActionBox, ActorCriticLoss, ActorCriticTraining, StepBatch
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 
@@ -31,7 +24,10 @@ BATCH_SIZE = 128  # transitions: many small steps learn more than few large ones
 LEARNING_RATE = 5e-4
 TAU = 0.02  # how far the target critics move towards the critics after every step of the actor
 CRITIC_STEPS = 4  # of the critics for one of the actor
-ENTROPY = 0.0  # of the actor, which alpha keeps, in nats for each dimension (SAC -1, random 0.69; results/notes/30)
+# The entropy that alpha keeps, in nats for each dimension of actions (SAC: -1, random actions: 0.69). An actor that
+# acts alone has to try things itself (results/notes/30); beside a plan, what the plan finds is tried.
+ENTROPY_ALONE = 0.0
+ENTROPY_BESIDE_A_PLAN = -0.5
 
 
 class _Round(NamedTuple):
@@ -50,11 +46,11 @@ def fit(
     box: ActionBox,
     gamma: float,
     steps: int,
-    networks: Networks = PLAIN,
+    entropy: float = ENTROPY_ALONE,
 ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
     """`steps` gradient steps on the critics, and one on the actor after each `CRITIC_STEPS` of them."""
     rounds = max(steps // CRITIC_STEPS, 1)
-    learner = Learner(normaliser, box, gamma, networks)
+    learner = Learner(normaliser, box, gamma, entropy)
 
     def draw_round(k: jax.Array) -> _Round:
         batch_key, noise_key = jax.random.split(k)
@@ -73,7 +69,7 @@ class Learner(NamedTuple):
     normaliser: Normaliser
     box: ActionBox
     gamma: float
-    networks: Networks
+    entropy: float = ENTROPY_ALONE
 
     @property
     def unit(self) -> jax.Array:
@@ -94,11 +90,11 @@ class Learner(NamedTuple):
 
     def draws(self, noise: jax.Array, actor: Layers, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Actions of the policy and their log densities."""
-        return actor_critic.drawn_action(noise, actor, self.normaliser, obs, self.box, self.networks.actor)
+        return actor_critic.drawn_action(noise, actor, self.normaliser, obs, self.box)
 
     def values(self, critics: Layers, obs: jax.Array, action: jax.Array) -> jax.Array:
         """[E, ...] what each critic says."""
-        return actor_critic.values(critics, self.normaliser, obs, action, self.gamma, self.networks.critic)
+        return actor_critic.values(critics, self.normaliser, obs, action, self.gamma)
 
     def targets(self, training: ActorCriticTraining, batches: StepBatch, noise: jax.Array) -> jax.Array:
         """[S, B] what the critics are to say of S batches. Actor and targets hardly move from one to the next."""
@@ -113,10 +109,10 @@ class Learner(NamedTuple):
     ) -> tuple[ActorCriticTraining, jax.Array]:
         """One step on all critics, towards one common target. Returns their mean square error."""
         now = training.now
-        inputs, wanted = self.normaliser.inputs(batch.obs, batch.action), target / self.unit
 
         def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
-            error = jax.vmap(lambda one: self.networks.error(one, inputs, wanted))(critics)
+            said = self.values(critics, batch.obs, batch.action)
+            error = (((said - target[None]) / self.unit) ** 2).mean(axis=1)
             return error.sum(), error.mean()
 
         gradient, error = jax.grad(loss, has_aux=True)(now.critics)
@@ -140,7 +136,7 @@ class Learner(NamedTuple):
 
         gradient, (density, std) = jax.grad(loss, has_aux=True)(now.actor)
         actor, optimiser = _moved(now.actor, gradient, training.actor_optimiser)
-        wanted = ENTROPY * self.box.low.shape[0]  # the loss is -log_alpha (log pi + wanted): alpha grows below it
+        wanted = self.entropy * self.box.low.shape[0]  # the loss is -log_alpha (log pi + wanted): alpha grows below it
         log_alpha, alpha_optimiser = _moved(training.log_alpha, -(density + wanted), training.alpha_optimiser)
         optimisers = {"actor_optimiser": optimiser, "alpha_optimiser": alpha_optimiser}
         return training._replace(now=now._replace(actor=actor), log_alpha=log_alpha, **optimisers), std, -density
