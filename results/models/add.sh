@@ -1,11 +1,11 @@
 #!/bin/sh
 # A model of this folder from a run that is finished, wherever it was made:
 #
-#     results/models/add.sh RUN [NAME [MEMORY]]      e.g. results/models/add.sh runs/walker-gravity-best walker-gravity 400
+#     results/models/add.sh runs/FAMILY [FAMILY [MEMORY]]         e.g. results/models/add.sh runs/walker-gravity walker-gravity 400
 #
-# RUN has to have its checkpoints. NAME is the family's name if not given. MEMORY is how many transitions of each task
-# go along (1600 if not given): they are most of a file, so give no more than a task has. It writes NAME.posterity and
-# NAME.txt, checks that an episode can be filmed, and prints the line for the table in README.md.
+# The run has to have its checkpoints and lie in runs/FAMILY: the file's header says so, and a test asks for it. MEMORY
+# is how many transitions of each task go along (1600 if not given): they are most of a file, so give no more than a
+# task has. It writes FAMILY.posterity and FAMILY.txt, films an episode, and prints the line for the table in README.md.
 set -e
 run=$1 bin=.venv/bin
 name=${2:-$($bin/python -c 'import sys, tomllib; print(tomllib.load(open(sys.argv[1] + "/config.toml", "rb"))["family"])' "$run")}
