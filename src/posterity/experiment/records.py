@@ -26,7 +26,7 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.record_checks import check_config, check_lines, checkpointed, decoded, fingerprint
-from posterity.experiment.scores import Scores, read_evaluation
+from posterity.experiment.scores import Scores, evaluation_files, evaluation_lines, read_evaluation
 from posterity.files import check_seal, packed, plain, read_packed, read_plain
 from posterity.types import Facts, FloatArray, HostArray, Record
 
@@ -210,6 +210,11 @@ def read_records(path: Path) -> list[Record]:
     if saved is None and (path / "records.jsonl").exists():
         check_seal(path / "records.jsonl", lines)
     return parsed
+
+
+def read_scores(path: Path) -> dict[str, list[Record]]:
+    """The lines of a run's evaluation, by the names of its files."""
+    return {file.name: [json.loads(line) for line in evaluation_lines(file)] for file in evaluation_files(path)}
 
 
 def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:

@@ -23,8 +23,17 @@ from pathlib import Path
 import tomli_w
 
 from posterity.errors import UserError
-from posterity.experiment.records import EXACT, HEADER, Record, Run, encode, read_records, read_run, rounded
-from posterity.experiment.scores import evaluation_files, evaluation_lines
+from posterity.experiment.records import (
+    EXACT,
+    HEADER,
+    Record,
+    Run,
+    encode,
+    read_records,
+    read_run,
+    read_scores,
+    rounded,
+)
 from posterity.files import packed, seal, seal_of
 from posterity.types import Facts
 
@@ -103,12 +112,11 @@ def _scores(parts: Sequence[Path]) -> dict[str, list[Record]]:
     """The evaluations by file name. All parts have to have the same; each may have its own number of episodes."""
     found: dict[str, list[list[Record]]] = {}
     for path in parts:
-        for file in evaluation_files(path):
-            lines = [json.loads(line) for line in evaluation_lines(file)]
-            found.setdefault(file.name, []).append(lines)
+        for name, lines in read_scores(path).items():
+            found.setdefault(name, []).append(lines)
     for name, several in found.items():
         if len(several) < len(parts):
-            lacking = next(path for path in parts if name not in {file.name for file in evaluation_files(path)})
+            lacking = next(path for path in parts if name not in read_scores(path))
             raise UserError(f"{lacking} lacks the scores {name.removesuffix('.jsonl')}; evaluate it too, then join")
     return {name: [line for lines in several for line in lines] for name, several in found.items()}
 
