@@ -3,6 +3,8 @@
 import importlib.metadata
 import json
 import os
+import pickle
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,43 @@ if importlib.metadata.version("jaxlib").startswith("0.10."):  # elsewhere the fl
 # Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
 # [B, N] by mistake would otherwise be a wrong number and no error.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+
+# Files whose agents are alike go to one of pytest's workers, which traces their programs once. What takes longest
+# comes first, so that the workers end together; all other files follow, each a group of its own.
+TOGETHER = {
+    "agents/test_contract.py": "contract",
+    "experiment/test_going_on.py": "pendulum",
+    "experiment/test_learner.py": "pendulum",
+    "experiment/test_evaluate.py": "pendulum",
+    "experiment/test_bench.py": "pendulum",
+    "experiment/test_run.py": "pendulum",
+    "agents/test_vblrl.py": "vblrl",
+    "agents/test_vblrl_learning.py": "vblrl",
+    "agents/test_vblrl_evaluation.py": "vblrl",
+    "control/test_bench.py": "control",
+    "control/test_controller.py": "control",
+    "control/test_export.py": "control",
+    "control/test_playing.py": "control",
+    "control/test_server.py": "control",
+    "agents/test_actor_learning.py": "actor",
+    "soak/test_short.py": "soak",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`."""
+    order = list(TOGETHER)
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        name = str(item.path.relative_to(Path(__file__).parent))
+        return (order.index(name) if name in TOGETHER else len(order)), name
+
+    items.sort(key=lambda item: place(item)[0])  # stable: within a file, and among the others, as they were
+    for item in items:
+        name = place(item)[1]
+        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(name, name)))
+
 
 MakeUp = Callable[..., Path]
 
@@ -127,14 +166,49 @@ def played() -> Callable[[Path, str, dict[int, list[list[float]]]], Path]:
     return play
 
 
+_built: dict[bytes, Any] = {}  # the agents that tests share
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _programs_of_one_file() -> Iterator[None]:
-    """Forgets what was compiled when a file of tests ends.
+def _few_enough_programs() -> Iterator[None]:
+    """Forgets what was compiled when a file of tests ends and much has gathered.
 
     Each compiled program holds pieces of memory of its own, and a process may have 65,530 of them on Linux: one that
-    keeps the programs of all tests crashes.
+    keeps the programs of all tests crashes. Until there are many, they are kept for the files to come.
     """
     yield
-    import jax
+    own = Path("/proc/self")
+    if "jax" in sys.modules and (
+        not own.exists()  # not Linux
+        or (own / "maps").read_bytes().count(b"\n") > 20_000
+        or int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2e9
+    ):
+        _built.clear()
+        sys.modules["jax"].clear_caches()
 
-    jax.clear_caches()
+
+@pytest.fixture(autouse=True, scope="session")
+def _agents_built_once() -> Iterator[None]:
+    """Of agents with networks that are built alike by the name of their method, the first is used for all.
+
+    Building one is nothing; tracing its programs again is most of what a short run takes. That an agent keeps nothing
+    outside its state, so that an old one does as a new one would: agents/test_contract.py.
+    """
+    from posterity.agents import METHODS, Method
+
+    build = Method.build
+
+    def once(self: Method, spec: Any, settings: Any, budget: Any) -> Any:
+        if self.finite or self not in METHODS.values():
+            return build(self, spec, settings, budget)
+        try:
+            key = pickle.dumps((self.agent, self.fixed, tuple(spec), settings.model_dump_json(), tuple(budget)))
+        except (pickle.PicklingError, AttributeError, TypeError):  # a family's own function, made where it is used
+            return build(self, spec, settings, budget)
+        if key not in _built:
+            _built[key] = build(self, spec, settings, budget)
+        return _built[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Method, "build", once)
+        yield
