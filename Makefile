@@ -20,7 +20,7 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo "pytest, and pyright beside it"; $(BIN)/pyright >.venv/pyright.txt 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder; tests=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$checking; types=$$?; echo pyright; cat .venv/pyright.txt; exit $$((tests || types))
 
 # The report's page in a real browser, which is installed where it is missing (Debian or Ubuntu, as root).

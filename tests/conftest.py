@@ -52,19 +52,25 @@ TOGETHER = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup`."""
-    order = list(TOGETHER)
+    """The files named above first; otherwise as they were."""
+    order = {name: place for place, name in enumerate(TOGETHER)}
+    items.sort(key=lambda item: order.get(str(item.path.relative_to(Path(__file__).parent)), len(order)))
 
-    def place(item: pytest.Item) -> tuple[int, str]:
-        name = str(item.path.relative_to(Path(__file__).parent))
-        return (order.index(name) if name in TOGETHER else len(order)), name
 
-    items.sort(key=lambda item: place(item)[0])  # stable: within a file, and among the others, as they were
-    for item in items:
-        name = place(item)[1]
-        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(name, name)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with the files named above together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        """A file of tests, or a group of files, is what a worker is given."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file.removeprefix("tests/"), file)
+
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 MakeUp = Callable[..., Path]
