@@ -34,11 +34,11 @@ os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 # comes first, so that the workers end together; all other files follow, each a group of its own.
 TOGETHER = {
     "agents/test_contract.py": "contract",
-    "experiment/test_going_on.py": "pendulum",
     "experiment/test_learner.py": "pendulum",
     "experiment/test_evaluate.py": "pendulum",
     "experiment/test_bench.py": "pendulum",
     "experiment/test_run.py": "pendulum",
+    "experiment/test_going_on.py": "pendulum",
     "agents/test_vblrl.py": "vblrl",
     "agents/test_vblrl_learning.py": "vblrl",
     "agents/test_vblrl_evaluation.py": "vblrl",
@@ -180,15 +180,12 @@ def _few_enough_programs() -> Iterator[None]:
     """Forgets what was compiled when a file of tests ends and much has gathered.
 
     Each compiled program holds pieces of memory of its own, and a process may have 65,530 of them on Linux: one that
-    keeps the programs of all tests crashes. Until there are many, they are kept for the files to come.
+    keeps the programs of all tests crashes. Until there are many, which is at about 2 GB, they are kept for the files
+    to come.
     """
     yield
-    own = Path("/proc/self")
-    if "jax" in sys.modules and (
-        not own.exists()  # not Linux
-        or (own / "maps").read_bytes().count(b"\n") > 20_000
-        or int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2e9
-    ):
+    pieces = Path("/proc/self/maps")
+    if "jax" in sys.modules and (not pieces.exists() or pieces.read_bytes().count(b"\n") > 10_000):
         _built.clear()
         sys.modules["jax"].clear_caches()
 
