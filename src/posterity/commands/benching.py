@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from posterity.commands.arguments import parse
+from posterity.commands.arguments import Terminal, parse
 from posterity.errors import UserError, unknown
 from posterity.experiment import bench as measure
 from posterity.experiment.config import RunConfig, resolve
@@ -62,6 +62,9 @@ def bench(args: Sequence[str]) -> int:
         print(json.dumps({**place, "measured": facts, "session": record}, indent=1))
     else:
         print(", ".join(place.values()))
+        if subject == "uncertainty":
+            _show_doubt(facts)
+            return 0
         for each in facts:
             print("\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in each.items()))
     return 0
@@ -83,6 +86,13 @@ def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
         "env": measure.bench_env,
     }
     return subjects[subject](config)
+
+
+def _show_doubt(facts: list[Record]) -> None:
+    from posterity.report.doubt import sheet
+
+    terminal = Terminal()
+    terminal.print(sheet(facts).terminal(terminal.width))
 
 
 def _control(asked: BenchArgs) -> list[Record]:

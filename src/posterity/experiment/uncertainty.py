@@ -120,7 +120,8 @@ def _told(agent: Vblrl, keys: list[Key], state: VblrlState, rows: Transition) ->
 
 
 def _record(kind: Kind, where: str, transitions: int, told: dict[str, HostArray]) -> Record:
-    facts: Record = {"posterior": kind.name, "where": where, "transitions": transitions}
+    lanes = len(next(iter(told.values())))
+    facts: Record = {"posterior": kind.name, "where": where, "transitions": transitions, "lanes": lanes}
     for name, values in told.items():
         facts[name] = float(values.mean())
         if len(values) > 1:
