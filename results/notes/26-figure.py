@@ -1,7 +1,7 @@
 """The figure of doubt in docs/methods/vblrl.md, from a record of the bench.
 
-    posterity bench uncertainty --json > results/notes/26-bench-pendulum.json
-    python results/notes/26-figure.py
+posterity bench uncertainty --json > results/notes/26-bench-pendulum.json
+python results/notes/26-figure.py
 """
 
 import json
