@@ -15,8 +15,13 @@ install: .venv/installed
 demo: install
 	$(BIN)/posterity demo
 
-test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# pyright needs one core for most of a minute, so it runs beside the tests; what it says comes after what they say.
+test: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	@echo "pytest, and pyright beside it"; $(BIN)/pyright >.venv/pyright.txt 2>&1 & checking=$$!; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$checking; types=$$?; echo pyright; cat .venv/pyright.txt; exit $$((tests || types))
 
 # The report's page in a real browser, which is installed where it is missing (Debian or Ubuntu, as root).
 test-browser: install

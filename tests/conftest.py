@@ -3,6 +3,8 @@
 import importlib.metadata
 import json
 import os
+import pickle
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,49 @@ if importlib.metadata.version("jaxlib").startswith("0.10."):  # elsewhere the fl
 # Arrays of different ranks are matched by words in the code ([None], `mlp.across`) or not at all: a [N] that meets a
 # [B, N] by mistake would otherwise be a wrong number and no error.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+
+# Files whose agents are alike go to one of pytest's workers, which traces their programs once. What takes longest
+# comes first, so that the workers end together; all other files follow, each a group of its own.
+TOGETHER = {
+    "agents/test_contract.py": "contract",
+    "experiment/test_learner.py": "pendulum",
+    "experiment/test_evaluate.py": "pendulum",
+    "experiment/test_bench.py": "pendulum",
+    "experiment/test_run.py": "pendulum",
+    "experiment/test_going_on.py": "pendulum",
+    "agents/test_vblrl.py": "vblrl",
+    "agents/test_vblrl_learning.py": "vblrl",
+    "agents/test_vblrl_evaluation.py": "vblrl",
+    "control/test_bench.py": "control",
+    "control/test_controller.py": "control",
+    "control/test_export.py": "control",
+    "control/test_playing.py": "control",
+    "control/test_server.py": "control",
+    "agents/test_actor_learning.py": "actor",
+    "soak/test_short.py": "soak",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files named above first; otherwise as they were."""
+    order = {name: place for place, name in enumerate(TOGETHER)}
+    items.sort(key=lambda item: order.get(str(item.path.relative_to(Path(__file__).parent)), len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with the files named above together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        """A file of tests, or a group of files, is what a worker is given."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file.removeprefix("tests/"), file)
+
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
+
 
 MakeUp = Callable[..., Path]
 
@@ -127,14 +172,46 @@ def played() -> Callable[[Path, str, dict[int, list[list[float]]]], Path]:
     return play
 
 
+_built: dict[bytes, Any] = {}  # the agents that tests share
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _programs_of_one_file() -> Iterator[None]:
-    """Forgets what was compiled when a file of tests ends.
+def _few_enough_programs() -> Iterator[None]:
+    """Forgets what was compiled when a file of tests ends and much has gathered.
 
     Each compiled program holds pieces of memory of its own, and a process may have 65,530 of them on Linux: one that
-    keeps the programs of all tests crashes.
+    keeps the programs of all tests crashes. Until there are many, which is at about 2 GB, they are kept for the files
+    to come.
     """
     yield
-    import jax
+    pieces = Path("/proc/self/maps")
+    if "jax" in sys.modules and (not pieces.exists() or pieces.read_bytes().count(b"\n") > 10_000):
+        _built.clear()
+        sys.modules["jax"].clear_caches()
 
-    jax.clear_caches()
+
+@pytest.fixture(autouse=True, scope="session")
+def _agents_built_once() -> Iterator[None]:
+    """Of agents with networks that are built alike by the name of their method, the first is used for all.
+
+    Building one is nothing; tracing its programs again is most of what a short run takes. That an agent keeps nothing
+    outside its state, so that an old one does as a new one would: agents/test_contract.py.
+    """
+    from posterity.agents import METHODS, Method
+
+    build = Method.build
+
+    def once(self: Method, spec: Any, settings: Any, budget: Any) -> Any:
+        if self.finite or self not in METHODS.values():
+            return build(self, spec, settings, budget)
+        try:
+            key = pickle.dumps((self.agent, self.fixed, tuple(spec), settings.model_dump_json(), tuple(budget)))
+        except (pickle.PicklingError, AttributeError, TypeError):  # a family's own function, made where it is used
+            return build(self, spec, settings, budget)
+        if key not in _built:
+            _built[key] = build(self, spec, settings, budget)
+        return _built[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Method, "build", once)
+        yield

@@ -9,12 +9,15 @@ A file can have a seal: FILE.sha256 beside it, as `sha256sum` writes and checks 
 from __future__ import annotations
 
 import hashlib
+import io
+import lzma
 import os
 from pathlib import Path
 from typing import IO
 
 from posterity.errors import UserError
 
+MOST_BYTES = 4 << 30  # of what was compressed: a small file may unfold to any size
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a system without it has no such links
 
 
@@ -88,3 +91,19 @@ def plain(path: Path) -> Path:
 def read_plain(path: Path) -> bytes:
     """The content of a plain file."""
     return plain(path).read_bytes()
+
+
+def packed(path: Path) -> Path:
+    """Where a file lies compressed, as published runs have it."""
+    return path.with_name(path.name + ".xz")
+
+
+def read_packed(path: Path) -> bytes:
+    """The content of a file as written, which may have gone on since it was packed, or else of FILE.xz."""
+    if path.exists() or not packed(path).exists():
+        return read_plain(path)
+    with lzma.open(io.BytesIO(read_plain(packed(path)))) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{packed(path)} holds more than {MOST_BYTES >> 30} GiB")
+    return content

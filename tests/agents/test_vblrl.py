@@ -1,8 +1,7 @@
 """Algorithm 1 as an agent: how tasks begin, which model plans, and that lanes and programs are what they should be."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from posterity import tree
+from posterity.agents import METHODS
 from posterity.agents.base import Info
 from posterity.agents.lanes import Program
 from posterity.agents.training import VblrlSettings
@@ -32,13 +32,9 @@ SMALL = {
 }
 
 
-def made(variant: str = "vblrl", **changes: Any) -> Vblrl:
-    return Vblrl(SPEC, VblrlSettings.model_validate({**SMALL, **changes}), BUDGET, variant)
-
-
-@cache
-def agent(variant: str = "vblrl") -> Vblrl:
-    return made(variant)
+def agent(variant: str = "vblrl", **changes: Any) -> Vblrl:
+    """Shared by all tests that ask for the same one (conftest.py)."""
+    return cast(Vblrl, METHODS[variant].build(SPEC, VblrlSettings.model_validate({**SMALL, **changes}), BUDGET))
 
 
 def rows(seed: int) -> Transition:
@@ -133,7 +129,7 @@ def test_the_world_posterior_plans_in_the_first_iterations_and_the_tasks_own_aft
     world_iterations: int, minimum: int, start: int
 ):
     """Until it has had its iterations, and the task has had enough transitions to be fitted."""
-    learner = made(world_iterations=world_iterations, task_min_transitions=minimum)
+    learner = agent(world_iterations=world_iterations, task_min_transitions=minimum)
     assert learner.start_iterations == start
     state, _ = learned(agent())
     state = state._replace(task_number=1)
@@ -144,7 +140,7 @@ def test_the_world_posterior_plans_in_the_first_iterations_and_the_tasks_own_aft
 
 
 def test_the_score_start_is_taken_after_one_iteration_at_the_earliest():
-    assert made(world_iterations=0, task_min_transitions=1).start_iterations == 1
+    assert agent(world_iterations=0, task_min_transitions=1).start_iterations == 1
 
 
 def test_actions_are_random_only_in_the_very_first_iteration():
@@ -169,7 +165,7 @@ def test_actions_are_random_only_in_the_very_first_iteration():
 )
 def test_a_model_that_is_not_bayesian_plans_as_a_plain_network(bayesian: str, drawn: list[bool]):
     """Networks of the others are drawn with all of their spread: the world's plans first, then the task's."""
-    learner = made(bayesian=bayesian)
+    learner = agent(bayesian=bayesian)
     state, _ = learned(agent())
     noises = [learner.acting(state._replace(task_number=1, iteration=iteration)).noise for iteration in (0, 1)]
     assert [noise is not None and bool((noise == 1.0).all()) for noise in noises] == drawn
@@ -234,7 +230,7 @@ def programs(owner: object) -> dict[str, Program[Any]]:
 
 
 def test_every_program_is_traced_exactly_once_in_a_run_and_its_evaluation():
-    learner = made()
+    learner = Vblrl(SPEC, VblrlSettings.model_validate(SMALL), BUDGET)
     state, _ = lived(learner)
     now = learner.snapshot(KEYS, state)
     stored = tree.map_leaves(np.asarray, now)  # as it comes from the disk

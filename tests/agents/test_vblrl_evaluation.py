@@ -1,12 +1,13 @@
 """Acting later as at one moment of a run: zero-shot, Start, Train and the ways of going back."""
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 import pytest
 
+from posterity.agents import METHODS
 from posterity.agents.base import Score
 from posterity.agents.training import VblrlSettings
 from posterity.agents.vblrl import Vblrl
@@ -17,6 +18,7 @@ from posterity.types import Budget, Key, Spec, Transition
 
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=12, alive=None)
 KEYS = [Key.of(0), Key.of(1)]
+BUDGET = Budget(tasks=3, iterations=7, steps_per_iteration=12)
 OBS, FIRST = np.zeros((2, 2)), np.ones(2, dtype=bool)
 PLANNER = {"horizon": 3, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2}
 # The same as in the other tests of VBLRL, so that what is compiled is compiled once.
@@ -30,14 +32,10 @@ SMALL = {
 }
 
 
-def made(variant: str = "vblrl", **changes: Any) -> Vblrl:
+def agent(variant: str = "vblrl", **changes: Any) -> Vblrl:
+    """Shared by all tests that ask for the same one (conftest.py)."""
     settings = VblrlSettings.model_validate({**SMALL, **changes})
-    return Vblrl(SPEC, settings, Budget(tasks=3, iterations=7, steps_per_iteration=12), variant)
-
-
-@cache
-def agent(variant: str = "vblrl") -> Vblrl:
-    return made(variant)
+    return cast(Vblrl, METHODS[variant].build(SPEC, settings, BUDGET))
 
 
 def rows(seed: int) -> Transition:
@@ -96,7 +94,7 @@ def test_without_transfer_every_score_is_the_tasks_own():
 )
 def test_going_back_draws_networks_from_those_models_that_are_bayesian(bayesian: str, drawn: list[bool]):
     """The others are plain networks, which have no noise."""
-    policy = made(bayesian=bayesian).policy(snapshot(), snapshot(), "back", "blend")
+    policy = agent(bayesian=bayesian).policy(snapshot(), snapshot(), "back", "blend")
     noises = [model.noise for model in policy.models]
     assert [noise is not None and bool((noise == 1.0).all()) for noise in noises] == drawn
     assert [noise is None for noise in noises] == [not one for one in drawn]
@@ -144,7 +142,7 @@ def test_before_anything_was_learned_actions_are_random():
 
 def test_one_particle_has_no_confidence_but_can_be_blended():
     """What one network predicts to be chance is enough for a blend."""
-    alone = made(planner={**PLANNER, "particles": 1})
+    alone = agent(planner={**PLANNER, "particles": 1})
     with pytest.raises(UserError, match=r"^Confidence is a spread over particles, and this run plans with one; try bl"):
         alone.policy(snapshot(), snapshot(), "back", "confidence")
     policy = alone.policy(snapshot(), snapshot(), "back", "blend")
@@ -155,6 +153,6 @@ def test_one_particle_has_no_confidence_but_can_be_blended():
 
 def test_a_run_goes_back_as_it_is_set_to_unless_told_otherwise():
     assert agent().back_variants == ("confidence", "blend", "task-only", "world-only")
-    assert made(backward={"variant": "blend"}).back_variants == ("blend", "confidence", "task-only", "world-only")
+    assert agent(backward={"variant": "blend"}).back_variants == ("blend", "confidence", "task-only", "world-only")
     for variant in ("pooled", "single-task"):
-        assert made(variant, backward={"variant": "blend"}).back_variants == (), "with one posterior there is one way"
+        assert agent(variant, backward={"variant": "blend"}).back_variants == (), "with one posterior there is one way"

@@ -1,8 +1,7 @@
 """What VBLRL learns after an iteration: posteriors, what their prior is worth, the normaliser and the critic."""
 
-from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from posterity import tree
+from posterity.agents import METHODS
 from posterity.agents.training import VblrlSettings
 from posterity.agents.vblrl import Vblrl
 from posterity.agents.vblrl_state import VblrlState
@@ -19,6 +19,7 @@ from posterity.types import Budget, Key, Spec, Transition
 
 SPEC = Spec(obs_dim=2, low=np.array([-1.0]), high=np.array([1.0]), max_episode_steps=12, alive=None)
 KEYS = [Key.of(0), Key.of(1)]
+BUDGET = Budget(tasks=3, iterations=7, steps_per_iteration=12)
 # The same as in the other tests of VBLRL, so that what is compiled is compiled once.
 LEARNER = {"gradient_steps": 3, "task_batch_size": 5, "world_batch_size": 4}
 SMALL = {
@@ -33,15 +34,10 @@ SMALL = {
 HEAVY = {"kl_weight": 1.0, "gradient_steps": 50, "task_learning_rate": 0.01}  # the prior tells, and is reached
 
 
-def made(variant: str = "vblrl", learner: dict[str, Any] | None = None, **changes: Any) -> Vblrl:
-    """A small learner with these settings, those of its fits apart."""
+def agent(variant: str = "vblrl", learner: dict[str, Any] | None = None, **changes: Any) -> Vblrl:
+    """A small learner with these settings, those of its fits apart; shared by all tests that ask for the same one."""
     settings = VblrlSettings.model_validate({**SMALL, "learner": {**LEARNER, **(learner or {})}, **changes})
-    return Vblrl(SPEC, settings, Budget(tasks=3, iterations=7, steps_per_iteration=12), variant)
-
-
-@cache
-def agent() -> Vblrl:
-    return made()
+    return cast(Vblrl, METHODS[variant].build(SPEC, settings, BUDGET))
 
 
 def rows(seed: int, width: float = 1.0) -> Transition:
@@ -105,7 +101,7 @@ def drifting(sign: float, seed: int) -> Transition:
 def test_the_world_learns_from_all_tasks_and_a_task_from_its_own():
     """After a task of drift +1 and one of drift -1 the task expects about -1, the world about 0."""
     many = {"gradient_steps": 400, "world_learning_rate": 0.01, "task_learning_rate": 0.01, "world_batch_size": 4}
-    learner = made(learner=many, normalise=False)
+    learner = agent(learner=many, normalise=False)
     state = learner.init(KEYS)
     for task, sign in enumerate((1.0, -1.0)):
         state = learner.begin_task([key.fold(task) for key in KEYS], state)
@@ -126,7 +122,7 @@ def test_the_world_learns_from_all_tasks_and_a_task_from_its_own():
 
 
 def test_the_task_posterior_stays_as_it_is_until_its_task_has_enough_transitions():
-    learner = made(task_min_transitions=13)
+    learner = agent(task_min_transitions=13)
     before = begun(learner)
     once, info = learner.update(KEYS, before, rows(0))
     assert same(once.task, before.task)
@@ -139,12 +135,14 @@ def test_the_task_posterior_stays_as_it_is_until_its_task_has_enough_transitions
 
 def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
     """As is done on a GPU. The task's batches are smaller than the world's, so they are filled up."""
-    learner = made()
+    learner = agent()
+    both = learner.programs.fit["task", "world"]
+    before = both.traces
     apart, info = learner.update(KEYS, begun(learner), rows(0))
-    assert learner.programs.fit["task", "world"].traces == 0
+    assert both.traces == before
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     together, info_together = learner.update(KEYS, begun(learner), rows(0))
-    assert learner.programs.fit["task", "world"].traces == 1
+    assert both.traces == before + 1
     assert not same(apart.task.posterior, begun(learner).task.posterior)
     all_close((apart.task, apart.world), (together.task, together.world))
     assert info.keys() == info_together.keys()
@@ -152,7 +150,7 @@ def test_fitting_both_posteriors_in_one_scan_is_fitting_them_one_after_the_other
 
 
 def test_gradients_from_the_kernel_are_learned_from_and_what_it_cannot_do_is_refused():
-    by_kernel = made("single-task", network={"hidden": [16]}, kernels="on")
+    by_kernel = agent("single-task", network={"hidden": [16]}, kernels="on")
     assert by_kernel.describe()["fit"] == "fused"
     assert by_kernel.describe()["planner"] == "fused, bf16"
     assert agent().describe()["fit"] == agent().describe()["planner"] == "plain (there is no NVIDIA GPU)"
@@ -160,7 +158,7 @@ def test_gradients_from_the_kernel_are_learned_from_and_what_it_cannot_do_is_ref
     assert np.isfinite(info["task_log_likelihood"]).all()
     assert not same(state.task.posterior, begun(by_kernel).task.posterior)
     with pytest.raises(UserError, match=r"^kernels are on, but the fused fit needs 16, 32, 64 or 128 units"):
-        made(kernels="on")
+        agent(kernels="on")
 
 
 def test_a_model_that_diverges_ends_the_run_in_one_line():
@@ -177,7 +175,7 @@ def test_a_model_that_diverges_ends_the_run_in_one_line():
 
 def test_the_task_posterior_is_drawn_towards_its_prior():
     """With a heavy KL the fit ends nearer to where the prior was put than a fit towards another one."""
-    learner = made(learner=HEAVY)
+    learner = agent(learner=HEAVY)
     state = begun(learner)
     moved = jax.tree.map(lambda leaf: leaf + 0.5, state.prior.mean)
     near, _ = learner.update(KEYS, copied(state._replace(prior=state.prior._replace(mean=moved))), rows(0))
@@ -189,7 +187,7 @@ def test_the_world_posterior_holds_a_later_task_as_tightly_as_the_scale_says():
     """Not the first task, whose prior is the fixed one, nor the world posterior."""
 
     def fitted(scale: float) -> tuple[VblrlState, VblrlState]:
-        learner = made(learner={**HEAVY, "prior_kl_scale": scale})
+        learner = agent(learner={**HEAVY, "prior_kl_scale": scale})
         first, _ = learner.update(KEYS, begun(learner), rows(0))
         later, _ = learner.update(KEYS, learner.begin_task(KEYS, copied(first)), rows(2))
         return first, later
@@ -202,7 +200,7 @@ def test_the_world_posterior_holds_a_later_task_as_tightly_as_the_scale_says():
 
 
 def test_the_world_posterior_holds_a_task_less_and_less_as_its_transitions_come_in():
-    training = made(learner={"prior_kl_scale": 0.01, "prior_kl_anneal_transitions": 100}).training
+    training = agent(learner={"prior_kl_scale": 0.01, "prior_kl_anneal_transitions": 100}).training
 
     def scale(task: int, transitions: int) -> float:
         return float(training._prior_kl_scale(jnp.int32(task), jnp.int32(transitions)))
@@ -242,14 +240,14 @@ def test_the_normaliser_is_estimated_in_five_iterations_of_the_first_task_and_th
 
 
 def test_without_transfer_every_task_has_a_normaliser_of_its_own():
-    learner = made("single-task")
+    learner = agent("single-task")
     wide = rows(3, width=9.0)
     state, _ = learner.update(KEYS, second_task(learner), wide)
     np.testing.assert_allclose(state.normaliser.input_scale[:, :2], np.std(wide.obs, axis=1), rtol=1e-3)
 
 
 def test_without_normalising_units_stay_as_they_are_and_the_targets_deviation_is_known():
-    learner = made(normalise=False)
+    learner = agent(normalise=False)
     new = rows(0)
     state, _ = learner.update(KEYS, begun(learner), new)
     assert same(state.normaliser, begun(learner).normaliser)
@@ -261,7 +259,7 @@ def test_without_normalising_units_stay_as_they_are_and_the_targets_deviation_is
 
 @pytest.mark.parametrize(("variant", "goes_on"), [("vblrl", True), ("single-task", False), ("pooled", True)])
 def test_a_critic_is_learned_goes_on_to_the_next_task_and_is_part_of_a_snapshot(variant: str, goes_on: bool):
-    learner = made(variant)
+    learner = agent(variant)
     before = begun(learner)
     state, info = learner.update(KEYS, before, rows(0))
     assert before.critic is not None
@@ -282,7 +280,7 @@ def test_a_critic_is_learned_goes_on_to_the_next_task_and_is_part_of_a_snapshot(
 
 
 def test_without_a_critic_there_is_none_anywhere():
-    learner = made(value={})
+    learner = agent(value={})
     state, info = learner.update(KEYS, begun(learner), rows(0))
     assert state.critic is None
     assert learner.acting(state).critic is None

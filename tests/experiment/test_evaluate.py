@@ -25,14 +25,14 @@ from posterity.families.pendulum import PendulumGravity, PendulumSettings
 from posterity.report import scores
 from posterity.types import BoolArray, HostArray, Transition
 
-AGENT = {
-    "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-    "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
+AGENT = {  # as in the other tests of short runs on the pendulum, so that what is compiled is compiled once
+    "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
+    "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
     "network": {"hidden": [8, 8]},
-    "task_min_transitions": 20,
+    "task_min_transitions": 8,
     "world_iterations": 1,
 }
-BUDGET: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": 20, "seeds": 2}
+BUDGET: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": 8, "seeds": 2}
 
 
 def quiet(*_: object) -> None:
@@ -46,7 +46,7 @@ def returns(lines: list[Line]) -> list[float]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    posterity.run("pendulum-gravity", out=path, agent=AGENT, env={"max_episode_steps": 12}, **BUDGET)
+    posterity.run("pendulum-gravity", out=path, agent=AGENT, env={"max_episode_steps": 8}, **BUDGET)
     return path
 
 
@@ -55,7 +55,7 @@ def test_every_score_has_every_task_seed_and_episode(run: Path):
     for score in ("zero-shot", "start", "train", "back"):
         places = {(line["seed"], line["task"], line["episode"]) for line in lines if line["score"] == score}
         assert len(places) == 2 * 2 * 2
-    assert all(line["steps"] == 12 for line in lines)
+    assert all(line["steps"] == 8 for line in lines)
     assert all(("world_reward" in line) == (line["score"] == "back") for line in lines)
     written = [json.loads(line) for line in (run / "evaluation" / "train.jsonl").read_text().splitlines()]
     assert written == [json.loads(encode(line)) for line in lines if line["score"] == "train"]

@@ -19,6 +19,7 @@ from posterity.experiment.folder import RunFolder
 from posterity.experiment.source import begin_from, open_source, starting_config
 
 GRADIENT = {"hidden": [4], "value": {"hidden": [8], "batch_size": 4}, "damping": 0.1}
+# The same as in the other tests of short runs on the pendulum, so that what is compiled is compiled once.
 PLANNED = {
     "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
     "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
@@ -42,7 +43,8 @@ def settings(method: str) -> tuple[str, dict[str, Any]]:
     """A family for a method, and a short run of it."""
     if METHODS[method].finite:
         return "random-mdp", {**FINITE, "snapshots": True}
-    return "pendulum-gravity", {"iterations": 2, "steps_per_iteration": 8, "seeds": 2, "agent": AGENT[method]}
+    budget = {"iterations": 2, "steps_per_iteration": 8, "seeds": 2, "env": {"max_episode_steps": 8}}
+    return "pendulum-gravity", {**budget, "agent": AGENT[method]}
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -139,10 +141,16 @@ def test_a_run_killed_right_after_it_was_given_tasks_goes_on_to_them(tmp_path: P
 
 
 @pytest.mark.parametrize("method", ["vblrl", "lpg-ftw", "blrl"])
-def test_a_run_begins_with_what_another_has_learned_and_can_be_resumed(method: str, tmp_path: Path):
-    """Its tasks are new ones, counted from the first. It can be made again, and given more tasks."""
+def test_a_run_begins_with_what_another_has_learned_and_can_be_resumed(iterate, method: str, tmp_path: Path):
+    """Its tasks are new ones, counted from the first. It can be made again, and given more tasks.
+
+    The other was stopped after its first task, with room for three as in other tests here.
+    """
     family, changes = settings(method)
-    posterity.run(family, method=method, out=tmp_path / "first", tasks=1, **changes)
+    config = resolve(family, method, "quick", {**changes, "tasks": 3})
+    folder = RunFolder.create(tmp_path / "first", config, "test")
+    iterate(config, folder, 2)
+    folder.close()
     posterity.run(family, source=tmp_path / "first", out=tmp_path / "second", tasks=2)
     lines = records(tmp_path / "second")
     assert {line["task"] for line in lines[1:]} == {0, 1}
@@ -171,13 +179,15 @@ def test_the_first_checkpoint_is_the_other_runs_state_with_room_for_more_tasks(m
     assert (position.task, position.earlier, position.tasks) == (0, 2, 2)
 
 
-def test_a_run_stopped_in_a_task_can_be_begun_from(iterate, tmp_path: Path):
-    family, changes = settings("vblrl")
-    config = resolve(family, "vblrl", "quick", {**changes, "tasks": 2})
+@pytest.mark.parametrize(("method", "iterations"), [("vblrl", 2), ("actor-critic", 3)])
+def test_a_run_stopped_in_a_task_can_be_begun_from(iterate, method: str, iterations: int, tmp_path: Path):
+    """Also by one with longer tasks."""
+    family, changes = settings(method)
+    config = resolve(family, method, "quick", {**changes, "tasks": 3})
     folder = RunFolder.create(tmp_path / "run", config, "test")
     iterate(config, folder, 3)
     folder.close()
-    posterity.run(family, source=tmp_path / "run", out=tmp_path / "next", tasks=1, iterations=3)
+    posterity.run(family, source=tmp_path / "run", out=tmp_path / "next", tasks=3, iterations=iterations)
     names = {file.name for file in (tmp_path / "next" / "checkpoints").iterdir()}
     assert {"earlier-0000-rows.safetensors", "earlier-0001-rows.safetensors", "task-0000-rows.safetensors"} <= names
     last = json.loads((tmp_path / "next" / "versions.json").read_text())["sessions"][-1]

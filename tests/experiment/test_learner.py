@@ -15,6 +15,7 @@ from posterity.families.pendulum import PendulumGravity, PendulumSettings
 from posterity.types import Key
 
 STEPS = 8
+# The same as in the other tests of short runs on the pendulum, so that what is compiled is compiled once.
 AGENT = {
     "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
     "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
@@ -32,7 +33,7 @@ def files(path: Path) -> dict[str, bytes]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     changes: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": STEPS, "seeds": 2, "agent": AGENT}
-    posterity.run("pendulum-gravity", out=path, **changes)
+    posterity.run("pendulum-gravity", out=path, env={"max_episode_steps": 8}, **changes)
     return path
 
 

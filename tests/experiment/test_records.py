@@ -208,6 +208,23 @@ def test_a_damaged_evaluation_is_refused_in_one_line(made_up: MakeUp, played: Ma
         assert "\n" not in str(refused.value)
 
 
+def test_published_scores_may_be_compressed_and_damage_to_them_is_refused(
+    made_up: MakeUp, played: MakeUp, tmp_path: Path
+):
+    path = played(made_up(tmp_path / "run"), "train", {7: [[1.0]]})
+    before = read_run(path).scores["train"].returns
+    file = path / "evaluation" / "train.jsonl"
+    small = lzma.compress(file.read_bytes())
+    file.unlink()
+    file.with_name("train.jsonl.xz").write_bytes(small)
+    np.testing.assert_array_equal(read_run(path).scores["train"].returns, before)
+    for damaged in (b"", small[:-10], small[:20], b"\0" + small):
+        file.with_name("train.jsonl.xz").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"train\.jsonl") as refused:
+            read_run(path)
+        assert "\n" not in str(refused.value)
+
+
 def test_sessions_are_read_and_a_folder_without_any_has_none(made_up: MakeUp, tmp_path: Path):
     assert read_sessions(made_up(tmp_path / "run")) == [{"command": "none"}]
     assert read_sessions(tmp_path) == []

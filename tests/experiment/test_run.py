@@ -56,17 +56,19 @@ def test_resumed_records_equal_unbroken_records(iterate, tmp_path: Path, family:
 
 
 def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_for_bit(iterate, tmp_path: Path):
-    agent = {
-        "planner": {"horizon": 4, "candidates": 12, "elites": 3, "cem_iterations": 2, "particles": 2},
-        "learner": {"gradient_steps": 4, "task_batch_size": 8, "world_batch_size": 4},
+    agent = {  # as in the other tests of short runs on the pendulum
+        "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
+        "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
         "network": {"hidden": [8, 8]},
-        "task_min_transitions": 20,
+        "task_min_transitions": 8,
+        "world_iterations": 1,
     }
-    changes = {"tasks": 2, "iterations": 3, "steps_per_iteration": 20, "seeds": 2, "agent": agent}
+    changes: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": 8, "seeds": 2, "agent": agent}
+    changes["env"] = {"max_episode_steps": 8}
     posterity.run("pendulum-gravity", out=tmp_path / "whole", **changes)
     config = resolve("pendulum-gravity", "vblrl", "quick", changes)
     folder = RunFolder.create(tmp_path / "broken", config, "test")
-    for iterations in (1, 4):  # before anything is fitted, and within the second task
+    for iterations in (1, 2):  # before anything is fitted, and within the second task
         assert not iterate(config, folder, iterations).finished
         folder.close()
         folder, config = RunFolder.reopen(tmp_path / "broken", "test")
@@ -79,13 +81,20 @@ def test_a_deep_run_resumed_mid_task_gives_the_records_of_an_unbroken_one_bit_fo
         assert (tmp_path / "broken" / "checkpoints" / file.name).read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("save_every", [0.0, 0.2])
+@pytest.fixture(scope="module")
+def fifty(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    """The records of five tasks of ten iterations, never interrupted."""
+    return unbroken(tmp_path_factory.mktemp("fifty") / "run", tasks=5, iterations=10)
+
+
 def test_a_run_killed_at_any_moment_and_resumed_leaves_the_records_of_one_never_interrupted(
-    tmp_path: Path, save_every: float
+    tmp_path: Path, fifty: list[dict]
 ):
-    """SIGKILL, again and again, each session a little longer than the last; resumed until it is done."""
-    budget = ["--tasks", "6", "--iterations", "10", "--seeds", "2", "--save-every", str(save_every)]
-    whole = unbroken(tmp_path / "whole", tasks=6, iterations=10, save_every=save_every)
+    """SIGKILL, again and again, each session a little longer than the last; resumed until it is done.
+
+    Killed between two checkpoints, which are 0.2 s apart. With one after every iteration: tests/soak/kills.py.
+    """
+    budget = ["--tasks", "5", "--iterations", "10", "--seeds", "2", "--save-every", "0.2"]
     path = tmp_path / "killed"
     command = [sys.executable, "-m", "posterity", "run", "item-search", *budget, "--out", str(path)]
     killed, life, code, said = 0, 0.3, None, ""
@@ -107,7 +116,7 @@ def test_a_run_killed_at_any_moment_and_resumed_leaves_the_records_of_one_never_
             command = [sys.executable, "-m", "posterity", "resume", str(path)]
     assert killed >= 2, "the run was over before it was killed: the test tests nothing"
     assert code == 0, said
-    assert records(path) == whole
+    assert records(path) == fifty
 
 
 def test_lane_k_of_a_run_is_the_run_of_seed_k_alone(tmp_path: Path):
@@ -139,8 +148,9 @@ def test_a_run_writes_what_is_needed_to_trust_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_terminate_stop_cleanly_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
-    whole = unbroken(tmp_path / "whole", tasks=5, iterations=10)
+def test_ctrl_c_and_terminate_stop_cleanly_and_say_how_to_go_on(
+    tmp_path: Path, number: signal.Signals, fifty: list[dict]
+):
     path = tmp_path / "stopped"
     budget = ["--tasks", "5", "--iterations", "10", "--seeds", "2", "--out", str(path)]
     process = subprocess.Popen(
@@ -154,7 +164,7 @@ def test_ctrl_c_and_terminate_stop_cleanly_and_say_how_to_go_on(tmp_path: Path, 
     assert process.returncode == 130
     assert said.splitlines()[-1] == f"Stopped (interrupted). Go on with: posterity resume {path}"
     posterity.resume(path)
-    assert records(path) == whole
+    assert records(path) == fifty
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path):
@@ -244,14 +254,15 @@ def _nonsense(self, task):
 def test_learning_transfers(tmp_path: Path):
     """From the thirteenth of 32 houses on, BLRL finds the object in the first epoch far more often than BOSS.
 
-    BOSS learns nothing from house to house, so 15 houses tell what it does. Over 5 seeds and 300 houses it is about
-    0.7 against 0.2 (docs/results.md). With 3 seeds x 20 and 3 x 15 houses the standard errors are below 0.065 and
-    0.075, so less than half of that difference is 3 standard errors of it away.
+    BOSS learns nothing from house to house, so the first epochs of 15 houses tell what it does. Over 5 seeds and 300
+    houses it is about 0.7 against 0.2 (docs/results.md). With 3 seeds x 20 and 3 x 15 houses the standard errors are
+    below 0.065 and 0.075, so less than half of that difference is 3 standard errors of it away.
     """
     score = {}
-    for method, tasks, scored in (("blrl", 32, slice(12, None)), ("boss", 15, slice(None))):
-        run = posterity.run("item-search", method=method, out=tmp_path / method, tasks=tasks, iterations=6, seeds=3)
-        score[method] = run.returns[:, scored, 0].mean()
+    for method, tasks, epochs, first in (("blrl", 32, 6, 12), ("boss", 15, 1, 0)):
+        budget: dict[str, Any] = {"tasks": tasks, "iterations": epochs, "seeds": 3}
+        run = posterity.run("item-search", method=method, out=tmp_path / method, **budget)
+        score[method] = run.returns[:, first:, 0].mean()
     assert score["blrl"] > score["boss"] + 0.2, score
 
 

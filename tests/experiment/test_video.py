@@ -121,3 +121,19 @@ def test_where_mujoco_has_nothing_to_draw_with_one_line_says_what_to_install(mon
     with pytest.raises(UserError, match="apt install libegl1"):
         cameras.renderer()
     cameras.renderer.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (920.0, 2, "920"),
+        (24977.8, 4, "24978"),
+        (99.4, 2, "99"),
+        (99.7, 2, "100"),
+        (0.0123, 2, "0.012"),
+        (-858.2, 3, "-858"),
+    ],
+)
+def test_numbers_in_a_film_are_written_out(value: float, digits: int, shown: str):
+    """Rewards of Meta-World go to thousands: `9.2e+02` is nothing to read while it moves."""
+    assert film._number(value, digits) == shown

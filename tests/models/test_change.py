@@ -98,6 +98,43 @@ def test_a_known_task_that_has_been_where_the_present_one_has_not_is_not_gone_ba
     assert nats(1.0, 100.0, near=0.01)[OTHER] == nats(1.0, 100.0)[OTHER] < 0.0
 
 
+def moved(steps: int, inputs: int, apart: float) -> jnp.ndarray:
+    """[steps, inputs] places that come back, each time so far from where they were before."""
+    lap = np.random.default_rng(0).normal(size=(50, inputs))
+    return jnp.asarray(np.concatenate([lap + apart * number for number in range(steps // 50)]), jnp.float32)
+
+
+@pytest.mark.parametrize("apart", [0.05, 0.3])
+def test_the_usual_distance_is_that_to_the_nearest_earlier_step(apart: float):
+    assert change.usual_distance(moved(600, 14, apart), jnp.int32(600)) == pytest.approx(apart, rel=1e-3)
+
+
+def test_the_usual_distance_leaves_out_steps_of_the_same_moment_and_what_is_not_there():
+    still = jnp.repeat(jnp.arange(30.0), change.MOMENT)[:, None]  # it stays in each place, and then goes on
+    assert change.usual_distance(still, jnp.int32(len(still))) == pytest.approx(1.0)
+    room = jnp.concatenate([moved(600, 14, 0.3), jnp.zeros((500, 14))])
+    assert change.usual_distance(room, jnp.int32(600)) == pytest.approx(0.3, rel=1e-3)
+
+
+@pytest.mark.parametrize("filled", [0, 1, change.MOMENT, change.FEW - 1])
+def test_too_few_steps_have_no_usual_distance(filled: int):
+    assert change.usual_distance(moved(600, 14, 0.3), jnp.int32(filled)) == 0.0
+
+
+@pytest.mark.parametrize("apart", [0.3, 0.6])
+def test_a_step_as_far_as_steps_usually_are_is_as_near_in_any_number_of_inputs(apart: float):
+    seen, last = moved(600, 14, apart), jnp.int32(600)
+    asked = seen[-5:] + apart
+    np.testing.assert_allclose(change.nearness(asked, seen, last), np.exp(-0.5), rtol=1e-2)
+    assert change.nearness(asked + 3 * apart, seen, last).max() < 0.01
+
+
+def test_what_is_within_the_least_distance_is_near_though_steps_usually_are_nearer():
+    seen = moved(600, 4, 0.01)
+    near = change.nearness(seen[-5:] + change.NEAR, seen, jnp.int32(600))
+    np.testing.assert_allclose(near, np.exp(-0.5), rtol=1e-2)
+
+
 def test_nearness_is_to_the_nearest_of_what_is_there():
     seen = jnp.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
     asked = jnp.array([[0.0, 0.0], [1.0, 1.0 + change.NEAR * 2**0.5], [5.0, 5.0]])

@@ -5,12 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity.models import dynamics, elbo, latent, posterior
+from posterity.models import dynamics, latent, posterior
 from posterity.models.dynamics import NetworkSettings
-from posterity.models.elbo import Batch, LearnerSettings
 from posterity.models.latent import BANDWIDTH, DRAWS, Evidence
 from posterity.models.mlp import Layer
-from posterity.models.posterior import Latents, Posterior
+from posterity.models.posterior import Latents
 
 LINEAR = NetworkSettings(hidden=())
 # One layer, inputs (observation, action, latent), outputs (mean, log-variance) of (reward, change): the reward is the
@@ -112,22 +111,3 @@ def test_what_is_remembered_of_a_task_is_the_mean_of_its_hypotheses_and_no_other
     np.testing.assert_allclose(jax.nn.softplus(known.rho[:, 0]), [1.0, float(some.std()), 1.0], rtol=1e-4)
     drawn = latent.draws(jax.random.key(0), known, jnp.int32(1), 4000)
     assert float(drawn.mean()) == pytest.approx(3.0, abs=0.05)
-
-
-def test_what_the_latents_of_all_tasks_have_in_common_costs_and_what_they_differ_by_does_not():
-    """The loss of the same transitions with both latents moved alike, and apart. No other task is met."""
-    q = dynamics.init(jax.random.key(0), 1, 1, LINEAR, 0.02, 2)
-    still = jax.tree.map(jnp.zeros_like, q.mean)  # what a network of zeros predicts depends on no latent
-    weight = jnp.array([1e-6, 1e-6, 0.0])  # of the KL, which is not asked about here
-    batch = Batch(jnp.zeros((4, 2)), jnp.zeros((4, 2)), tasks=jnp.array([0, 0, 1, 1]))
-
-    def loss(first: float, second: float) -> float:
-        known = latent.no_latents(3, 2)
-        known = known._replace(mean=known.mean.at[0].set(first).at[1].set(second).at[2].set(100.0))
-        plain = Posterior(still, q.rho, known)
-        prior = Posterior(still, q.rho)
-        settings = LearnerSettings()
-        return float(elbo.loss(jax.random.key(1), plain, prior, batch, LINEAR, settings, 0.0, 0.0, weight)[0])
-
-    assert loss(2.0, -2.0) == pytest.approx(loss(0.0, 0.0), abs=1e-3)
-    assert loss(2.0, 2.0) == pytest.approx(loss(0.0, 0.0) + 8.0, abs=1e-3)

@@ -150,34 +150,3 @@ def test_a_proposal_that_is_better_than_all_that_is_drawn_wins():
 
     found = cem.cem(jax.random.key(0), score, begin, low, high, settings, proposal)
     np.testing.assert_allclose(found.mean, 0.9, atol=0.01)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 9, 20])
-def test_coloured_noise_has_unit_deviation_and_stays_within_two(steps: int):
-    noise = np.asarray(cem.coloured_noise(jax.random.key(0), (3, 2000, steps, 2), 2.0))
-    assert noise.shape == (3, 2000, steps, 2)
-    assert np.abs(noise).max() <= 2.0
-    np.testing.assert_allclose(noise.std(axis=(0, 1)), 0.96, atol=0.04)  # of a normal cut at two deviations
-
-
-def test_with_coloured_noise_candidates_get_further():
-    """White noise adds up as the root of the steps does; noise whose neighbours are alike nearly as the steps."""
-    white, red = (np.asarray(cem.coloured_noise(jax.random.key(1), (2000, 20, 2), beta)) for beta in (0.0, 2.0))
-    assert red.sum(axis=1).std() > 2.0 * white.sum(axis=1).std()
-    assert np.mean(red[:, 1:] * red[:, :-1]) > 0.7
-    assert abs(np.mean(white[:, 1:] * white[:, :-1])) < 0.05
-
-
-def test_only_coloured_noise_finds_a_reward_that_is_far_away():
-    """Nothing is paid until all ten steps have gone the same way."""
-    far = SETTINGS.model_copy(update={"horizon": 12})
-
-    def score(_: jax.Array, candidates: jax.Array) -> jax.Array:
-        return jnp.where(candidates[:, :, 0].sum(axis=1) > 6.0, 1.0, 0.0)
-
-    reached = [
-        float(search(score, settings=far.model_copy(update={"noise_beta": beta})).mean[:, 0].sum())
-        for beta in (0.0, 2.0)
-    ]
-    assert reached[0] < 3.0
-    assert reached[1] > 6.0

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.planning.rollout import ImaginedStep, imagined_returns, score
+from posterity.planning.rollout import ImaginedStep, imagined_returns
 
 KEY = jax.random.key(0)
 
@@ -85,9 +85,3 @@ def test_what_follows_a_certain_end_is_nothing_even_if_it_is_not_finite():
 
     got, _ = imagined_returns(KEY, broken, jnp.array([0.0]), jnp.ones((1, 4, 1)), 1, None, None, over)
     np.testing.assert_allclose(got, [[2.0]])
-
-
-def test_a_candidate_is_worth_its_mean_and_with_optimism_so_many_deviations_more():
-    returns = jnp.array([[1.0, 0.0], [1.0, 4.0], [1.0, -2.0]])  # [P, N]
-    np.testing.assert_allclose(score(returns, 0.0), [1.0, 2.0 / 3.0], rtol=1e-6)
-    np.testing.assert_allclose(score(returns, 0.5), [1.0, 2.0 / 3.0 + 0.5 * float(np.std([0.0, 4.0, -2.0]))], rtol=1e-6)

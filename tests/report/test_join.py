@@ -131,15 +131,24 @@ def test_a_compact_copy_keeps_returns_to_five_digits_factors_exactly_and_no_fold
     assert joined(out, run, options=("--compact",)) == 0
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
         "config.toml",
-        "evaluation/train.jsonl",
-        "evaluation/train.jsonl.sha256",
+        "evaluation/train.jsonl.xz",
         "records.jsonl.xz",
         "versions.json",
     ]
     assert read_records(out) == [task, {**iteration, "return": 401.52, "model_rmse": 0.327, "wall_seconds": 105}]
     assert read_run(out).sessions == [{"command": "posterity run x --out runs/mine"}]
-    assert json.loads((out / "evaluation" / "train.jsonl").read_text())["return"] == 0.33333
+    assert json.loads(lzma.decompress((out / "evaluation" / "train.jsonl.xz").read_bytes()))["return"] == 0.33333
     assert (out / "config.toml").read_text().startswith("# version 0.1 setting: world_every = 10\n")
+
+
+def test_published_parts_are_joined_with_their_compressed_scores(parts: list[Path], played: MakeUp, tmp_path: Path):
+    for index, part in enumerate(parts):
+        played(part, "train", {seed: [[float(seed)]] for seed in read_run(part).seeds})
+        assert joined(tmp_path / f"published-{index}", part, options=("--compact",)) == 0
+    assert joined(tmp_path / "from-parts", *parts) == 0
+    assert joined(tmp_path / "from-published", *(tmp_path / f"published-{i}" for i in range(len(parts)))) == 0
+    whole, again = (read_run(tmp_path / f"from-{name}").scores["train"] for name in ("parts", "published"))
+    np.testing.assert_array_equal(whole.returns, again.returns)
 
 
 def test_one_run_is_copied_as_it_is(parts: list[Path], tmp_path: Path):

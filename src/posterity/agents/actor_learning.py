@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from posterity.models import actor_critic, dynamics, normaliser, replay, termination
+from posterity.models import actor_critic, actor_critic_fit, dynamics, normaliser, replay, termination
 from posterity.models.actor_critic import (
     ActionBox,
     ActorCriticLoss,
@@ -49,8 +49,13 @@ class ActorCriticLearning:
         network: NetworkSettings | None = None,
         particles: int = 0,
         hidden: tuple[int, ...] = actor_critic.HIDDEN,
+        alone: bool = True,
     ) -> None:
-        """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines."""
+        """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines.
+
+        `alone`: the actor acts, and no plan does.
+        """
+        self.entropy = actor_critic_fit.ENTROPY_ALONE if alone else actor_critic_fit.ENTROPY_BESIDE_A_PLAN
         self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
         self.network, self.particles, self.hidden = network, particles, hidden
         self.earlier_share = EARLIER_SHARE if transfers else 0.0
@@ -70,7 +75,7 @@ class ActorCriticLearning:
         model: DynamicsModel | None = None,
     ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
         """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones."""
-        size = actor_critic.BATCH_SIZE
+        size = actor_critic_fit.BATCH_SIZE
         happened = memory.filled.sum() if self.earlier_share else memory.filled[task]
         share = self.imagined_share * jnp.minimum(1.0, FADES / jnp.maximum(happened, 1))
         more: Callable[[jax.Array], StepBatch] | None = None
@@ -87,7 +92,7 @@ class ActorCriticLearning:
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
         training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), self.gamma)
-        return actor_critic.fit(key, training, units, draw, self.box, self.gamma, self.steps)
+        return actor_critic_fit.fit(key, training, units, draw, self.box, self.gamma, self.steps, self.entropy)
 
     def imagine(
         self,

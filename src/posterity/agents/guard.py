@@ -1,8 +1,8 @@
 """What was learned is not lost: an actor that gets worse steps aside for the best one of the task so far.
 
 Learning goes on all the time, and now and then it makes an actor worse for a while. So the actor of the best stretch
-of iterations is kept. When the present one has earned clearly less over a whole stretch, the kept one acts for a
-stretch, and what it does is learned from like anything else. Then the present one has another try.
+of iterations is kept. When the present one has earned less over a whole stretch, by more than chance would do, the kept
+one acts for a stretch, and what it does is learned from like anything else. Then the present one has another try.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from posterity.types import HostArray, Transition
 
 STRETCH = 8  # iterations; fewer let a learner step aside for chance (results/notes/28)
 MARGIN = 0.25  # share of the best return that an actor may fall short of it
+CERTAIN = 3.0  # standard errors that it has to fall short of it: else chance would do it (results/notes/30)
 FOLLOW = 0.2  # how far the kept return moves to what the kept actor earns when it acts: the best of many was lucky
 NEVER = -1e30  # the return of no actor
 
@@ -48,7 +49,8 @@ def follow(guard: Guard, learned: Layers, earned: jax.Array) -> Guard:
     kept = jnp.where(own, guard.best_return, guard.best_return + FOLLOW * (earned - guard.best_return))
     told = own & (seen == STRETCH)
     better = told & (recent.mean() > kept)
-    worse = told & (recent.mean() < kept - MARGIN * jnp.abs(kept))
+    chance = CERTAIN * jnp.sqrt((jnp.diff(recent) ** 2).mean() / STRETCH)  # of a difference of two means
+    worse = told & (recent.mean() < kept - jnp.maximum(MARGIN * jnp.abs(kept), chance))
     best = _chosen(better, guard.playing, guard.best)
     left = jnp.where(worse, STRETCH, jnp.maximum(guard.left - 1, 0))
     return Guard(

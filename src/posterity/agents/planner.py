@@ -20,7 +20,6 @@ from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models import actor_critic
 from posterity.models.dynamics import DynamicsModel
-from posterity.planning import rollout
 from posterity.planning.cem import Plan
 from posterity.planning.rollout import Returns
 from posterity.planning.search import make_search
@@ -146,7 +145,7 @@ class Planner:
         begin = jax.tree.map(lambda fresh, kept: jnp.where(first, fresh, kept), fresh, plan)
 
         def score(k: jax.Array, candidates: jax.Array) -> jax.Array:
-            return rollout.score(returns(k, candidates)[0], self.settings.optimism)
+            return returns(k, candidates)[0].mean(axis=0)
 
         return self.search.improved(search_key, score, begin, proposals), last_key
 

@@ -84,6 +84,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             settings.policy.imagined_share,
             settings.network,
             settings.planner.particles,
+            alone=settings.planner.cem_iterations == 0,
         )
 
     # Algorithm 1 -------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from posterity.agents.vblrl import Vblrl, VblrlState
 from posterity.control.building import AnyAgent, on_device
 from posterity.control.search import AnytimeSearch
 from posterity.errors import UserError
+from posterity.models import latent
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.types import HostArray, Key, Transition
 
@@ -187,7 +188,7 @@ class ModelPilot(Pilot):
         size = min(LATEST, self.agent.settings.latent.transitions)
         recent = here.recent.put((met - 1) % size, step._replace(action=self.agent.spec.encoded(step.action)))
         here = here._replace(recent=recent)
-        if not self.agent.settings.latent.due(met):
+        if met % latent.EVERY and met not in (1, 2, 4):
             return here
         world = here.world.posterior, here.task_number, here.normaliser
         found = self.agent.inference.online([key], *world, here.latents, *recent, min(met, size))

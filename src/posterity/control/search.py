@@ -25,7 +25,6 @@ from posterity.agents import lanes
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models.dynamics import DynamicsModel
-from posterity.planning import rollout
 from posterity.planning.cem import Plan, PlannerSettings
 from posterity.planning.search import Search, make_search
 from posterity.types import HostArray, Key, Spec
@@ -99,7 +98,7 @@ def _improved(
     returns = rollouts.forward(draw_key, model, obs)
 
     def score(key: jax.Array, candidates: jax.Array) -> jax.Array:
-        return rollout.score(returns(key, candidates)[0], rollouts.planner.optimism)
+        return returns(key, candidates)[0].mean(axis=0)
 
     return search.improved(search_key, score, plan)
 

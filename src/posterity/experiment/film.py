@@ -105,12 +105,12 @@ def frame(clips: Sequence[Clip], step: int) -> HostArray:
         pen.text((left + 12, 6), _short(clip.title, 16, bold=True), INK, _font(16, True))
         pen.text((left + 12, 28), _short(clip.task, 14), INK, _font(14))
         sheet.paste(_fitted(shot.picture, over=step > now), (left, HEAD))
-        told = f"step {now}   return {shot.total:.4g}"
+        told = f"step {now}   return {_number(shot.total, 4)}"
         pen.text((left + 12, HEAD + HEIGHT + 6), told, BLUE, _font(14, True))
         if shot.forecast is not None:
             mean, std, steps = shot.forecast
             ahead = "next step" if steps == 1 else f"next {steps} steps"
-            words = f"forecast of the {ahead}: {mean:.3g} ± {std:.2g}"
+            words = f"forecast of the {ahead}: {_number(mean, 3)} ± {_number(std, 2)}"
             pen.text((left + 12, HEAD + HEIGHT + 26), words, ORANGE, _font(14))
         _curve(pen, (left + 12, HEAD + HEIGHT + STRIP[0]), clip.shots[: now + 1], longest, (low, high))
     return np.asarray(sheet)
@@ -175,6 +175,11 @@ def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
     """Matplotlib brings it along."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
+
+
+def _number(value: float, digits: int) -> str:
+    """With so many digits, and all of those before the point: a film has no room for 9.2e+02, nor a reader."""
+    return f"{value:.{digits}g}" if abs(value) < 10.0**digits - 0.5 else f"{value:.0f}"
 
 
 def _short(text: str, size: int, bold: bool = False) -> str:

@@ -3,7 +3,8 @@
     config.toml          the resolved configuration
     versions.json        {"sessions": [...]}: command, versions, commit and machine of each session
     records.jsonl        a header, then a line for every fact; published runs have records.jsonl.xz instead
-    evaluation/*.jsonl   a line for every episode played: zero-shot, start, train, back or back-VARIANT
+    evaluation/*.jsonl   a line for every episode played: zero-shot, start, train, back or back-VARIANT;
+                         published runs have *.jsonl.xz
 
 The header is {"kind": "header", "format": 2}. The lines after it are {"kind": "task", ...} when a lane meets a task and
 {"kind": "iteration", ...} after each iteration. Numbers have six significant digits, but for a task's factors, which it
@@ -12,7 +13,6 @@ takes to build the task again, and the clock. A number that is not finite is lef
 
 from __future__ import annotations
 
-import io
 import json
 import lzma
 import math
@@ -26,14 +26,13 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.record_checks import check_config, check_lines, checkpointed, decoded, fingerprint
-from posterity.experiment.scores import Scores, read_evaluation
-from posterity.files import check_seal, plain, read_plain
+from posterity.experiment.scores import Scores, evaluation_files, evaluation_lines, read_evaluation
+from posterity.files import check_seal, packed, plain, read_packed, read_plain
 from posterity.types import Facts, FloatArray, HostArray, Record
 
 FORMAT = 2
 HEADER = f'{{"kind": "header", "format": {FORMAT}}}\n'.encode()  # the first line
 EXACT = ("factors", "wall_seconds")  # written as they are
-MOST_BYTES = 4 << 30  # of records that were compressed: a small file may unfold to any size
 DEFAULT_VARIANT = "confidence"  # how a method with several ways of playing Back plays it, unless it is set otherwise
 
 
@@ -196,7 +195,7 @@ def read_records(path: Path) -> list[Record]:
     """
     try:
         saved = checkpointed(path)  # before the records: a run in progress may add to them in between
-        lines = _content(path)
+        lines = read_packed(path / "records.jsonl")
     except OSError as error:
         raise UserError(f"{path} holds no run: {error.strerror} ({error.filename})") from error
     except (ValueError, KeyError, TypeError, EOFError, lzma.LZMAError) as error:
@@ -211,6 +210,11 @@ def read_records(path: Path) -> list[Record]:
     if saved is None and (path / "records.jsonl").exists():
         check_seal(path / "records.jsonl", lines)
     return parsed
+
+
+def read_scores(path: Path) -> dict[str, list[Record]]:
+    """The lines of a run's evaluation, by the names of its files."""
+    return {file.name: [json.loads(line) for line in evaluation_lines(file)] for file in evaluation_files(path)}
 
 
 def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
@@ -231,11 +235,12 @@ def check(path: Path, size: int, checksum: int, seeds: Iterable[int]) -> None:
 
 def check_format(path: Path) -> None:
     """Refuses a run folder whose records are of another format; one that has none yet is let be."""
-    written, packed = plain(path / "records.jsonl"), plain(path / "records.jsonl.xz")
+    written = plain(path / "records.jsonl")
+    published = plain(packed(written))
     try:
-        if not written.exists() and not packed.exists():
+        if not written.exists() and not published.exists():
             return
-        with written.open("rb") if written.exists() else lzma.open(packed) as file:
+        with written.open("rb") if written.exists() else lzma.open(published) as file:
             first = file.readline()
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path} holds no readable run: {type(error).__name__}, {error}") from error
@@ -248,18 +253,6 @@ def _check_header(path: Path, first: Record) -> None:
     if found != FORMAT:
         whose = " (posterity 0.1)" if found == 1 else ""
         raise UserError(f"{path} is in record format {found}{whose}; this version reads and writes format {FORMAT}")
-
-
-def _content(path: Path) -> bytes:
-    """The records as written, which may have gone on since they were packed, or as published: compressed."""
-    written, packed = path / "records.jsonl", path / "records.jsonl.xz"
-    if written.exists() or not packed.exists():
-        return read_plain(written)
-    with lzma.open(io.BytesIO(read_plain(packed))) as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise UserError(f"{packed} holds more than {MOST_BYTES >> 30} GiB of records")
-    return content
 
 
 def _parse(path: Path, lines: bytes, torn: bool) -> list[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from posterity.errors import UserError
 from posterity.experiment.record_checks import check_numbers, check_place, decoded
-from posterity.files import check_seal, read_plain
+from posterity.files import check_seal, read_packed
 from posterity.types import FloatArray, Record
 
 MEANS = ("return", "world_reward", "world_state", "success")  # what an episode's line may hold
@@ -30,15 +31,26 @@ class Scores(NamedTuple):
 
 def read_evaluation(path: Path, seeds: Sequence[int], tasks: int) -> dict[str, Scores]:
     """Every score of the run in folder `path`, by the name of its file; Back is that after the last task."""
-    return {file.stem: _scores(file, seeds, tasks) for file in sorted((path / "evaluation").glob("*.jsonl"))}
+    return {file.stem: _scores(file, seeds, tasks) for file in evaluation_files(path)}
+
+
+def evaluation_files(path: Path) -> list[Path]:
+    """The files of scores of a run, by name; a published one is there compressed, as FILE.xz."""
+    found = (path / "evaluation").glob("*.jsonl*")
+    names = {file.name.removesuffix(".xz") for file in found if file.suffix in (".jsonl", ".xz")}
+    return [path / "evaluation" / name for name in sorted(names) if name.endswith(".jsonl")]
+
+
+def evaluation_lines(file: Path) -> list[bytes]:
+    """Its lines, refused if they are not those that were written."""
+    return check_seal(file, read_packed(file)).splitlines()
 
 
 def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
     """One score. Seeds that were joined may have come to different tasks, and have different numbers of episodes."""
     back = path.stem.startswith("back")
     try:
-        content = check_seal(path, read_plain(path))
-        lines = [decoded(path, number, line) for number, line in enumerate(content.splitlines(), 1)]
+        lines = [decoded(path, number, line) for number, line in enumerate(evaluation_lines(path), 1)]
         for number, line in enumerate(lines, 1):
             check_place(path, number, line, {"seed": (seeds[0], seeds[-1] + 1), "task": (0, tasks)})
             check_numbers(path, number, line, ("return", "after"))
@@ -55,7 +67,7 @@ def _scores(path: Path, seeds: Sequence[int], tasks: int) -> Scores:
                     total[place] += line[name]
                     counts[name][place] += 1
         done = min(latest.values()) + (0 if back else 1)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path} cannot be read: {type(error).__name__}, {error}") from error
     means = {name: _mean(total, counts[name]) for name, total in sums.items()}
     played = tuple(int(count) for count in np.unique(counts["return"]) if count)

@@ -70,9 +70,8 @@ class PointGoal(Family):
         super().__init__(settings)
         chosen = self.settings
         reach = np.full(2, chosen.step)
-        # A first task in which the goal was never found, or once, must not decide the unit of the reward. The unit of
-        # length is the one over which the reward changes.
-        least = np.full(2, chosen.goal_radius), np.array([0.5, chosen.step / 2, chosen.step / 2])
+        # A first task in which the goal was never found, or once, must not decide the unit of the reward.
+        least = np.full(2, chosen.radius / 2), np.array([0.5, chosen.step / 2, chosen.step / 2])
         self.spec = Spec(2, -reach, reach, chosen.max_episode_steps, alive=None, min_scale=least)
 
     def tasks(self, key: Key, count: int) -> list[Task]:

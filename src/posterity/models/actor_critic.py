@@ -8,34 +8,30 @@ makes critics believe in actions nobody tried. Where they have no data the criti
 less their deviation is a careful estimate (REDQ, Chen et al. 2021, takes the least of a random two). Hidden layers are
 normalised (DroQ, Hiraoka et al. 2022), and no value leaves the bounds of what rewards so far allow.
 
-alpha is learned too: it keeps the entropy of the actor at minus half the number of actions' dimensions.
+alpha is learned too: it keeps the entropy of the actor at a level that is given. How all of it is learned is in
+`actor_critic_fit.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from posterity.models import chunked_scan, mlp
+from posterity.models import mlp
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.settings import Settings, setting
 
-Params = TypeVar("Params")
-
-HIDDEN = (256, 256)  # units of each hidden layer
+HIDDEN = (128, 128)  # units of each hidden layer; 256 were no better (results/notes/30)
 CRITICS = 5
 PESSIMISM = 0.7  # deviations of the critics below their mean
-BATCH_SIZE = 128  # transitions: many small steps learn more than few large ones (BRO, Nauman et al. 2024, has 128)
-LEARNING_RATE = 5e-4
-TAU = 0.01  # how far the target critics move towards the critics after every step of the actor
-CRITIC_STEPS = 2  # of the critics for one of the actor
 LOG_STD = (-5.0, 2.0)  # of the actor, before the squashing
 INITIAL_ALPHA = 0.1
+INITIAL_LOG_STD = -0.3  # of an actor that knows nothing: wide, so that much is tried
 
 
 class ActorCriticSettings(Settings):
@@ -99,13 +95,20 @@ def init(
 ) -> ActorCriticTraining:
     """An actor with actions around the middle of the range, and critics for which nothing is worth anything."""
     actor_key, critic_key = jax.random.split(key)
-    actor = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
+    *layers, last = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
+    actor = (*layers, last._replace(bias=last.bias.at[action_dim:].set(_raw(INITIAL_LOG_STD))))
     sizes = (obs_dim + action_dim, *hidden, 1)
     ensemble = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, critics))
     nothing = jnp.float32(0.0)
     log_alpha = jnp.log(jnp.float32(INITIAL_ALPHA))
     optimisers = map(_adam_state, (actor, ensemble, log_alpha))
     return ActorCriticTraining(ActorCritic(actor, ensemble, nothing, nothing), ensemble, log_alpha, *optimisers)
+
+
+def _raw(log_std: float) -> float:
+    """What the network has to say for this log deviation."""
+    low, high = LOG_STD
+    return math.atanh(2.0 * (log_std - low) / (high - low) - 1.0)
 
 
 def _quiet(layers: Layers) -> Layers:
@@ -116,6 +119,10 @@ def _quiet(layers: Layers) -> Layers:
 
 def _adam_state(params: Layers | jax.Array) -> optax.OptState:
     return optax.scale_by_adam().init(params)  # pyright: ignore[reportArgumentType]
+
+
+def _normalised(layers: Layers, x: jax.Array) -> jax.Array:
+    return mlp.apply(layers, x, jax.nn.relu, normalise=True)
 
 
 # Acting --------------------------------------------------------------------------------------------------------------
@@ -130,8 +137,19 @@ def sample_action(
     key: jax.Array, actor: Layers, normaliser: Normaliser, obs: jax.Array, box: ActionBox
 ) -> tuple[jax.Array, jax.Array]:
     """Actions [..., A] of the policy for observations [..., O], and their log densities [...] before the scaling."""
+    noise = jax.random.normal(key, (*obs.shape[:-1], box.low.shape[0]))
+    return drawn_action(noise, actor, normaliser, obs, box)
+
+
+def drawn_action(
+    noise: jax.Array,
+    actor: Layers,
+    normaliser: Normaliser,
+    obs: jax.Array,
+    box: ActionBox,
+) -> tuple[jax.Array, jax.Array]:
+    """`sample_action` with normals [..., A] that are there already."""
     mean, log_std = _outputs(actor, normaliser, obs)
-    noise = jax.random.normal(key, mean.shape)
     raw = mean + jnp.exp(log_std) * noise
     # log(1 - tanh(x)^2), without the loss of digits where tanh is nearly one
     squash = 2.0 * (jnp.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
@@ -143,7 +161,7 @@ def _outputs(actor: Layers, normaliser: Normaliser, obs: jax.Array) -> tuple[jax
     """Mean and log deviation [..., A] before the squashing. The deviation's bounds are soft."""
     size = obs.shape[-1]
     centre, scale = (mlp.across(part[:size], obs) for part in (normaliser.input_mean, normaliser.input_scale))
-    mean, raw = jnp.split(mlp.apply(actor, (obs - centre) / scale, jax.nn.relu, normalise=True), 2, axis=-1)
+    mean, raw = jnp.split(_normalised(actor, (obs - centre) / scale), 2, axis=-1)
     low, high = LOG_STD
     return mean, low + 0.5 * (high - low) * (1.0 + jnp.tanh(raw))
 
@@ -157,19 +175,25 @@ def _scaled(unit: jax.Array, box: ActionBox) -> jax.Array:
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-def values(critics: Layers, normaliser: Normaliser, obs: jax.Array, action: jax.Array, gamma: float) -> jax.Array:
+def values(
+    critics: Layers,
+    normaliser: Normaliser,
+    obs: jax.Array,
+    action: jax.Array,
+    gamma: float,
+) -> jax.Array:
     """[E, ...] what each critic says of actions [..., A] in observations [..., O], in units of the reward."""
     inputs = normaliser.inputs(obs, action)
-    told = jax.vmap(lambda one: mlp.apply(one, inputs, jax.nn.relu, normalise=True)[..., 0])(critics)
+    told = jax.vmap(lambda one: _normalised(one, inputs)[..., 0])(critics)
     return told * scale(normaliser, gamma)
 
 
 def careful(told: jax.Array) -> jax.Array:
     """[...] of what critics say [E, ...]: the mean, less what they disagree by."""
-    return told.mean(axis=0) - PESSIMISM * _std(told)
+    return told.mean(axis=0) - PESSIMISM * disagreement(told)
 
 
-def _std(told: jax.Array) -> jax.Array:
+def disagreement(told: jax.Array) -> jax.Array:
     """The deviation between critics; its gradient is finite where they agree."""
     return jnp.sqrt(told.var(axis=0) + 1e-8)
 
@@ -191,113 +215,3 @@ def widened(training: ActorCriticTraining, low: jax.Array, high: jax.Array, gamm
     now = training.now
     least, most = jnp.minimum(now.least, low / (1.0 - gamma)), jnp.maximum(now.most, high / (1.0 - gamma))
     return training._replace(now=now._replace(least=least, most=most))
-
-
-# Learning ------------------------------------------------------------------------------------------------------------
-
-
-def fit(
-    key: jax.Array,
-    training: ActorCriticTraining,
-    normaliser: Normaliser,
-    draw: Callable[[jax.Array], StepBatch],
-    box: ActionBox,
-    gamma: float,
-    steps: int,
-) -> tuple[ActorCriticTraining, ActorCriticLoss]:
-    """`steps` gradient steps on the critics, and one on the actor after each `CRITIC_STEPS` of them."""
-    rounds = max(steps // CRITIC_STEPS, 1)
-
-    def draw_round(k: jax.Array) -> tuple[StepBatch, jax.Array]:
-        batch_key, noise_key = jax.random.split(k)
-        return jax.vmap(draw)(jax.random.split(batch_key, CRITIC_STEPS)), jax.random.split(noise_key)
-
-    def step(
-        now: ActorCriticTraining, drawn: tuple[StepBatch, jax.Array]
-    ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
-        batches, keys = drawn
-        targets = _targets(keys[0], now, normaliser, batches, box, gamma)
-        errors: list[jax.Array] = []
-        for number in range(CRITIC_STEPS):
-            batch = jax.tree.map(lambda leaf, n=number: leaf[n], batches)
-            now, error = _critic_step(now, normaliser, batch, targets[number], gamma)
-            errors.append(error)
-        followed = jax.tree.map(lambda old, new: old + TAU * (new - old), now.targets, now.now.critics)
-        now, std, entropy = _actor_step(
-            keys[1], now._replace(targets=followed), normaliser, batches.obs[-1], box, gamma
-        )
-        return now, ActorCriticLoss(jnp.stack(errors).mean(), std, entropy)
-
-    learned, told = chunked_scan.scan(step, training, draw_round, jax.random.split(key, rounds))
-    late = jax.tree.map(lambda leaf: leaf[-max(1, rounds // 10) :].mean(), told)
-    return learned, late._replace(value_error=jnp.sqrt(late.value_error))
-
-
-def _targets(
-    key: jax.Array,
-    training: ActorCriticTraining,
-    normaliser: Normaliser,
-    batches: StepBatch,
-    box: ActionBox,
-    gamma: float,
-) -> jax.Array:
-    """[S, B] what the critics are to say of S batches. Actor and targets hardly move from one batch to the next."""
-    now = training.now
-    action, density = sample_action(key, now.actor, normaliser, batches.next_obs, box)
-    told = careful(values(training.targets, normaliser, batches.next_obs, action, gamma))
-    soft = jnp.clip(told, now.least, now.most) - jnp.exp(training.log_alpha) * density
-    return batches.reward + gamma * jnp.where(batches.terminated > 0, 0.0, soft)
-
-
-def _critic_step(
-    training: ActorCriticTraining, normaliser: Normaliser, batch: StepBatch, target: jax.Array, gamma: float
-) -> tuple[ActorCriticTraining, jax.Array]:
-    """One step on all critics, towards one common target. Returns their mean square error."""
-    now, unit = training.now, scale(normaliser, gamma)
-
-    def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
-        said = values(critics, normaliser, batch.obs, batch.action, gamma)
-        error = (((said - target[None]) / unit) ** 2).mean(axis=1)
-        return error.sum(), error.mean()
-
-    gradient, error = jax.grad(loss, has_aux=True)(now.critics)
-    critics, optimiser = _moved(now.critics, gradient, training.critic_optimiser)
-    return training._replace(now=now._replace(critics=critics), critic_optimiser=optimiser), error
-
-
-def _actor_step(
-    key: jax.Array,
-    training: ActorCriticTraining,
-    normaliser: Normaliser,
-    obs: jax.Array,
-    box: ActionBox,
-    gamma: float,
-) -> tuple[ActorCriticTraining, jax.Array, jax.Array]:
-    """One step on the actor and on alpha. Returns by how much critics disagree, and the actor's entropy."""
-    now, unit = training.now, scale(normaliser, gamma)
-    alpha = jnp.exp(training.log_alpha)
-
-    def loss(actor: Layers) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        action, density = sample_action(key, actor, normaliser, obs, box)
-        told = values(now.critics, normaliser, obs, action, gamma)
-        return ((alpha * density - careful(told)) / unit).mean(), (density.mean(), (_std(told) / unit).mean())
-
-    gradient, (density, std) = jax.grad(loss, has_aux=True)(now.actor)
-    actor, optimiser = _moved(now.actor, gradient, training.actor_optimiser)
-    wanted = -0.5 * box.low.shape[0]  # entropy; the loss is -log_alpha (log pi + wanted), so alpha grows below it
-    log_alpha, alpha_optimiser = _moved(training.log_alpha, -(density + wanted), training.alpha_optimiser)
-    return (
-        training._replace(
-            now=now._replace(actor=actor),
-            log_alpha=log_alpha,
-            actor_optimiser=optimiser,
-            alpha_optimiser=alpha_optimiser,
-        ),
-        std,
-        -density,
-    )
-
-
-def _moved(params: Params, gradient: Params, state: optax.OptState) -> tuple[Params, optax.OptState]:
-    change, state = optax.scale_by_adam().update(gradient, state)  # pyright: ignore[reportArgumentType]
-    return jax.tree.map(lambda old, move: old - LEARNING_RATE * move, params, change), state

@@ -7,7 +7,8 @@
     a new task            how much likelier the step is if the present task's errors were 2 or 4 times what they used
                           to be
     both                  what speaks for them counts the less, the further the step is from all that the present task
-                          has shown: a model errs where it has not been, and another that has been there knows better
+                          has shown, in units of how far its own steps usually are from those before: a model errs
+                          where it has not been, and another that has been there knows better
     pi_j                  one tenth for a new task, the rest shared by the tasks known before
 
 When the odds of all others together are above `ODDS`, the likeliest of them is the task now. Where two tasks do the
@@ -33,7 +34,10 @@ ODDS = 99.0  # of a change, at which it is taken for one
 MOST = 1.0  # nats of one step
 FREEDOM = 4.0  # degrees of freedom of Student's t
 NETWORKS = 8  # that a forecast is made with
-NEAR = 0.2  # a distance, in standard deviations of the inputs
+NEAR = 0.2  # the least distance, in standard deviations of the inputs, that is held to be a near one
+ASKED = 128  # steps of a task whose nearest earlier one is looked for, to know how far it usually is
+MOMENT = 20  # steps before one, which are near it only because they have just been
+FEW = 500  # steps of a task, below which everything is far from what was before it and no distance is the usual one
 LARGER = (2.0, 4.0)  # errors in a new task, in those that were usual
 LEAST = 0.03  # an error of which, in deviations of the targets, is never odd
 RATE = 0.02  # of one step in the running scale of errors
@@ -76,10 +80,30 @@ def foretold(
 
 
 def nearness(inputs: jax.Array, seen: jax.Array, filled: jax.Array) -> jax.Array:
-    """[W] how near inputs [W, O + A] are to the nearest of the first `filled` of those seen, [C, O + A]."""
-    apart = ((inputs[:, None] - seen[None]) ** 2).mean(axis=-1)
-    apart = jnp.where((jnp.arange(seen.shape[0]) < filled)[None], apart, jnp.inf)
-    return jnp.exp(-0.5 * apart.min(axis=1) / NEAR**2)
+    """[W] how near inputs [W, O + A] are to the nearest of the first `filled` of those seen, [C, O + A].
+
+    The unit is how far a step of this task usually was from all before it: with more inputs all are further apart.
+    """
+    there = jnp.arange(seen.shape[0]) < filled
+    nearest = jnp.where(there[None], _apart(inputs, seen), jnp.inf).min(axis=1)
+    return jnp.exp(-0.5 * nearest / jnp.maximum(NEAR**2, usual_distance(seen, filled) ** 2))
+
+
+def usual_distance(seen: jax.Array, filled: jax.Array) -> jax.Array:
+    """[] the median distance of a step to its nearest earlier one, of the first `filled` seen in order, [C, O + A].
+
+    Steps of the later half are asked, those of the same moment left out. 0 where there are too few.
+    """
+    half = (filled + 1) // 2
+    asked = half + jnp.arange(ASKED) * (filled - half) // ASKED
+    earlier = jnp.arange(seen.shape[0])[None] <= asked[:, None] - MOMENT
+    nearest = jnp.where(earlier, _apart(seen[asked], seen), jnp.inf).min(axis=1)
+    return jnp.where(filled < FEW, 0.0, jnp.sqrt(jnp.median(nearest)))
+
+
+def _apart(some: jax.Array, others: jax.Array) -> jax.Array:
+    """[S, C] mean squared differences of rows."""
+    return ((some[:, None] - others[None]) ** 2).mean(axis=-1)
 
 
 def no_odds(tasks: int) -> Odds:

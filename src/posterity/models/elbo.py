@@ -159,18 +159,7 @@ def loss(
     total = kl_weight * divergence - fitted
     if q.latents is not None and latent_weight is not None:
         total = total + (latent_weight * posterior.latent_kl(q.latents)).sum()
-        total = total + _common(q.latents.mean, latent_weight > 0.0)
     return total, Loss(total, fitted, divergence)
-
-
-def _common(latents: jax.Array, met: jax.Array) -> jax.Array:
-    """The square of what the latents [K, Z] of all tasks met [K] have in common, which belongs into the biases.
-
-    Biases and a common latent do the same, so it costs no likelihood. Left alone it grew to 3 in the first task, and
-    what a new task was then believed to be like, N(0, 1), was a place where no network had learned anything.
-    """
-    middle = (latents * met[:, None]).sum(axis=0) / jnp.maximum(met.sum(), 1)
-    return (middle**2).sum()
 
 
 def _plain(noise: float | jax.Array) -> bool:

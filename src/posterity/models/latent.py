@@ -29,6 +29,7 @@ from posterity.settings import Settings, setting
 DRAWS = 64  # hypotheses about a task, for each member of the ensemble
 STAGES = 6  # from the prior to the posterior, whenever they are updated
 MOVES = 4  # Metropolis steps after these
+EVERY = 8  # steps between two updates while a task is new
 BANDWIDTH = 0.3  # how far a new task may lie from one that is known, in deviations of the first prior
 JITTER = 0.01  # of a Metropolis step
 
@@ -38,11 +39,6 @@ class LatentSettings(Settings):
 
     size: int = setting(0, "Dimensions of the latent; 0: one network for all tasks, as in the paper.", ge=0)
     transitions: int = setting(256, "Transitions of a task that its latent is inferred from, at most.", ge=1)
-    every: int = setting(8, "Steps between two updates of what is inferred while acting.", ge=1)
-
-    def due(self, seen: int) -> bool:
-        """Whether hypotheses are updated after `seen` transitions of a task: early on more often."""
-        return seen % self.every == 0 or seen in (1, 2, 4)
 
 
 class Population(NamedTuple):

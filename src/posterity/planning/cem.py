@@ -4,10 +4,6 @@
 
 Candidates are drawn from a normal truncated at two standard deviations whose spread is narrowed near the bounds, so
 none leaves them: std <= half the distance to the nearer bound (as PETS and the authors' code do).
-
-With independent noise a candidate dithers around the plan and gets nowhere: after T steps of a walk it is as far as
-sqrt(T) of them. `noise_beta` makes neighbouring actions alike (iCEM, Pinneri et al. 2020): the noise's power at
-frequency f falls as f^-beta.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from pydantic import model_validator
 
 from posterity.settings import Settings, setting
@@ -37,12 +32,6 @@ class PlannerSettings(Settings):
     )
     output: Literal["sample", "mean"] = setting(
         "sample", "What an imagined step takes of the predicted Gaussian: a sample, or its mean."
-    )
-    optimism: float = setting(
-        0.0, "Deviations over the sampled networks that count beside a candidate's mean return; 0: none (paper).", ge=0
-    )
-    noise_beta: float = setting(
-        0.0, "Colour of the candidates' noise; 0: white (paper), 2: neighbouring actions are alike.", ge=0
     )
 
     @model_validator(mode="after")
@@ -88,7 +77,7 @@ def cem(
 
     noise_key, score_key = jax.random.split(key)
     shape = (settings.cem_iterations, settings.candidates, *begin.mean.shape)
-    noises = coloured_noise(noise_key, shape, settings.noise_beta)  # of all iterations at once: a GPU waits less
+    noises = jax.random.truncated_normal(noise_key, -2.0, 2.0, shape)  # of all iterations at once: a GPU waits less
 
     def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, None]:
         noise, k = now
@@ -110,33 +99,6 @@ def cem(
         return moved, None
 
     return jax.lax.scan(search, begin, (noises, jax.random.split(score_key, settings.cem_iterations)))[0]
-
-
-def coloured_noise(key: jax.Array, shape: tuple[int, ...], beta: float) -> jax.Array:
-    """Noise [..., T, A] within two deviations, which are 1. Along T its power at frequency f is as f^-beta.
-
-    Frequency 0, the mean over T, has the power of the lowest other one.
-    """
-    if beta == 0.0:
-        return jax.random.truncated_normal(key, -2.0, 2.0, shape)
-    steps = shape[-2]
-    frequency = np.fft.rfftfreq(steps)
-    amplitude = np.maximum(frequency, 1.0 / steps) ** (-beta / 2.0)
-    waves = np.full(len(frequency), 2.0)  # a frequency and its mirror image; the first and an even last have none
-    waves[0] = 1.0
-    if steps % 2 == 0:
-        waves[-1] = 1.0
-    amplitude *= steps / np.sqrt((waves * amplitude**2).sum())
-    real, imaginary = jax.random.normal(key, (2, *shape[:-2], len(frequency), shape[-1]))
-    complex_part = jnp.float32(np.sqrt(waves - 1.0))[:, None]  # 1 where a wave has a phase, else 0
-    size = jnp.float32(amplitude / np.sqrt(waves))[:, None]
-    wave = jax.lax.complex(real * _like(size, real), imaginary * _like(size * complex_part, imaginary))
-    return jnp.clip(jnp.fft.irfft(wave, n=steps, axis=-2), -2.0, 2.0)
-
-
-def _like(column: jax.Array, rows: jax.Array) -> jax.Array:
-    """[F, 1] with as many axes as rows [..., F, A]."""
-    return column.reshape(*(1 for _ in rows.shape[:-2]), *column.shape)
 
 
 def best(scores: jax.Array, count: int) -> jax.Array:

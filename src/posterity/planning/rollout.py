@@ -76,14 +76,6 @@ def imagined_returns(
     return total, facts
 
 
-def score(returns: jax.Array, optimism: float) -> jax.Array:
-    """[N] what candidates are worth, from the return [P, N] that each particle imagines: their mean, and where
-    `optimism` is above 0 so many of their deviations more. Then what might be good is tried, and found out.
-    """
-    mean = returns.mean(axis=0)
-    return mean + optimism * returns.std(axis=0) if optimism else mean
-
-
 def _counted(going: jax.Array, worth: jax.Array) -> jax.Array:
     """What something is worth to particles that may have ended: what follows an end is nothing, finite or not."""
     if going.dtype == bool:

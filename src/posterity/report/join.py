@@ -23,8 +23,18 @@ from pathlib import Path
 import tomli_w
 
 from posterity.errors import UserError
-from posterity.experiment.records import EXACT, HEADER, Record, Run, encode, read_records, read_run, rounded
-from posterity.files import seal, seal_of
+from posterity.experiment.records import (
+    EXACT,
+    HEADER,
+    Record,
+    Run,
+    encode,
+    read_records,
+    read_run,
+    read_scores,
+    rounded,
+)
+from posterity.files import packed, seal, seal_of
 from posterity.types import Facts
 
 OWN = ("seed", "seeds", "save_every")  # what may differ
@@ -42,12 +52,12 @@ def join(parts: Sequence[Path], out: Path, compact: bool = False) -> Facts:
     content = HEADER + _lines(records, compact)
     sessions = json.dumps({"sessions": [session for run in runs for session in run.sessions]}, indent=1) + "\n"
     files = {f"evaluation/{name}": _lines(lines, compact) for name, lines in _scores(parts).items()}
-    files["config.toml"] = (_comments(parts) + tomli_w.dumps(whole)).encode()
+    files["records.jsonl"] = content
     if compact:
-        files["records.jsonl.xz"] = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-        files["versions.json"] = re.sub(r"[\w.~-]*(/[\w.~-]+)*/(?=runs/)", "", sessions).encode()
-    else:
-        files |= {"records.jsonl": content, "versions.json": sessions.encode()}
+        best = 9 | lzma.PRESET_EXTREME
+        files = {packed(Path(name)).as_posix(): lzma.compress(text, preset=best) for name, text in files.items()}
+        sessions = re.sub(r"[\w.~-]*(/[\w.~-]+)*/(?=runs/)", "", sessions)
+    files |= {"config.toml": (_comments(parts) + tomli_w.dumps(whole)).encode(), "versions.json": sessions.encode()}
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # a name that nobody has
     try:
@@ -102,12 +112,11 @@ def _scores(parts: Sequence[Path]) -> dict[str, list[Record]]:
     """The evaluations by file name. All parts have to have the same; each may have its own number of episodes."""
     found: dict[str, list[list[Record]]] = {}
     for path in parts:
-        for file in sorted((path / "evaluation").glob("*.jsonl")):
-            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            found.setdefault(file.name, []).append(lines)
+        for name, lines in read_scores(path).items():
+            found.setdefault(name, []).append(lines)
     for name, several in found.items():
         if len(several) < len(parts):
-            lacking = next(path for path in parts if not (path / "evaluation" / name).exists())
+            lacking = next(path for path in parts if name not in read_scores(path))
             raise UserError(f"{lacking} lacks the scores {name.removesuffix('.jsonl')}; evaluate it too, then join")
     return {name: [line for lines in several for line in lines] for name, several in found.items()}
 
