@@ -35,8 +35,7 @@ AGENT = {  # as in the other tests of short runs on the pendulum, so that what i
 BUDGET: dict[str, Any] = {"tasks": 2, "iterations": 2, "steps_per_iteration": 8, "seeds": 2}
 
 
-def quiet(*_: object) -> None:
-    """Says nothing."""
+def quiet(*_: object) -> None: ...
 
 
 def returns(lines: list[Line]) -> list[float]:
