@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Tree = TypeVar("Tree")
 Result = TypeVar("Result")
-_SINGLE = {"f": np.float32, "i": np.int32, "u": np.uint32}  # what JAX makes of NumPy's numbers, by kind
+_SINGLE = {"f": "float32", "i": "int32", "u": "uint32"}  # what JAX makes of NumPy's numbers, by kind
 PRECISIONS = {"tf32": "tensorfloat32", "f32": "float32"}  # of matrix products on a GPU, as JAX names them
 
 
@@ -95,9 +95,17 @@ def full(lanes: int, value: float) -> jax.Array:
     return jnp.full(lanes, value, jnp.float32)
 
 
+@cache
+def _on_cpu() -> bool:
+    import jax
+
+    return jax.default_backend() == "cpu"
+
+
 def to_host(array: jax.Array) -> HostArray:
-    """An array on the host. It is asked for at once, so that it comes without another word when it is there."""
-    array.copy_to_host_async()
+    """An array on the host. A GPU is asked for it at once, so that it comes without another word when it is there."""
+    if not _on_cpu():
+        array.copy_to_host_async()
     return np.asarray(array)
 
 
@@ -214,10 +222,17 @@ def _packed(args: Sequence[object]) -> tuple[tuple[_Words | None, ...], HostArra
     rest: list[object] = []
     used = 0
     for arg in args:
-        words, shape, kind = _words(arg)
+        words: HostArray | None = None
+        if isinstance(arg, np.ndarray):
+            words, kind = _as_words(arg)
+            shape = arg.shape[1:]
+        elif isinstance(arg, list) and isinstance(arg[0], Key):
+            words, shape, kind = np.array([key.words(2) for key in arg]), (2,), "key"
+        elif isinstance(arg, bool | int | float):
+            arg = _number(arg)  # noqa: PLW2901
         if words is None:
             layout.append(None)
-            rest.append(_number(arg) if isinstance(arg, bool | int | float) else arg)
+            rest.append(arg)
             continue
         layout.append(_Words(used, shape, kind))
         parts.append(words)
@@ -226,16 +241,12 @@ def _packed(args: Sequence[object]) -> tuple[tuple[_Words | None, ...], HostArra
     return tuple(layout), np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint32), rest
 
 
-def _words(arg: object) -> tuple[HostArray | None, tuple[int, ...], str]:
-    """An argument as 32-bit words [L, W], if it is keys or a NumPy array; its shape for one lane, and its kind."""
-    if isinstance(arg, list) and isinstance(arg[0], Key):
-        return np.stack([key.words(2) for key in arg]), (2,), "key"
-    if not isinstance(arg, np.ndarray):
-        return None, (), ""
-    if arg.dtype == np.bool_:
-        return arg.astype(np.uint32).reshape(len(arg), -1), arg.shape[1:], "bool"
-    single = np.ascontiguousarray(arg, _SINGLE[arg.dtype.kind])
-    return single.view(np.uint32).reshape(len(arg), -1), arg.shape[1:], single.dtype.name
+def _as_words(array: HostArray) -> tuple[HostArray, str]:
+    """A NumPy array [L, ...] as 32-bit words [L, W], and the kind of its numbers."""
+    if array.dtype == np.bool_:
+        return array.astype(np.uint32).reshape(len(array), -1), "bool"
+    kind = _SINGLE[array.dtype.kind]
+    return np.ascontiguousarray(array, kind).view(np.uint32).reshape(len(array), -1), kind
 
 
 def _unpacked(row: jax.Array, words: _Words) -> jax.Array:

@@ -101,7 +101,8 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
         kl_weight: jax.Array,
         latent_weight: jax.Array | None,
     ) -> tuple[Posterior, Loss]:
-        scale = jax.nn.softplus(q.rho)
+        plain = posterior.is_plain(noise)  # then there is no rho, and the kernel's spread is multiplied by nothing
+        scale = jnp.ones_like(q.mean) if plain else jax.nn.softplus(q.rho)
         counts = jnp.ones(batch.inputs.shape[0]) if batch.counts is None else batch.counts
         found = gradients(
             jax.random.key_data(key),
@@ -118,8 +119,10 @@ def gradient(layout: ParamLayout, network: NetworkSettings, settings: LearnerSet
             interpret=not common.nvidia(),
         )
         divergence, pull = jax.value_and_grad(posterior.kl)(q, prior, noise)
-        of_rho = found.variance * 2.0 * scale * jax.nn.sigmoid(q.rho)
-        rising: Any = (found.mean + kl_weight * pull.mean, of_rho + kl_weight * pull.rho)
+        rising: Any = (found.mean + kl_weight * pull.mean, ())
+        if not plain:
+            of_rho = found.variance * 2.0 * scale * jax.nn.sigmoid(q.rho)
+            rising = (rising[0], of_rho + kl_weight * pull.rho)
         total = kl_weight * divergence - found.log_likelihood
         return Posterior(*rising), Loss(total, found.log_likelihood, divergence)
 

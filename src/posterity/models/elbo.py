@@ -121,9 +121,10 @@ def local_forward(
     activation = ACTIVATIONS[settings.activation]
     keys = jax.random.split(key, len(q.mean))
     last = len(q.mean) - 1
-    for number, (k, mean, rho) in enumerate(zip(keys, q.mean, q.rho, strict=True)):
+    for number, (k, mean) in enumerate(zip(keys, q.mean, strict=True)):
         outputs = inputs @ mean.weight + mean.bias[None]
-        if not _plain(noise):
+        if not posterior.is_plain(noise):
+            rho = q.rho[number]
             variance = inputs**2 @ jax.nn.softplus(rho.weight) ** 2 + jax.nn.softplus(rho.bias[None]) ** 2
             outputs = outputs + noise * jnp.sqrt(variance) * jax.random.normal(k, variance.shape)
         inputs = outputs if number == last else activation(outputs)
@@ -162,11 +163,6 @@ def loss(
     return total, Loss(total, fitted, divergence)
 
 
-def _plain(noise: float | jax.Array) -> bool:
-    """Whether it is known before anything runs that members are plain networks."""
-    return isinstance(noise, float) and noise == 0.0
-
-
 def gradient(network: NetworkSettings, settings: LearnerSettings) -> Gradient:
     """The gradient of `loss` by automatic differentiation."""
 
@@ -196,7 +192,7 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
     """
     adam = optax.scale_by_adam()
     rates, scales = jnp.array([fit.learning_rate for fit in fits]), jnp.array([fit.kl_weight for fit in fits])
-    plain = all(_plain(fit.noise) for fit in fits)
+    plain = all(posterior.is_plain(fit.noise) for fit in fits)
     noises = jnp.array([fit.noise for fit in fits])
     prior, weights = _stack([fit.prior for fit in fits]), _stack([fit.latent_weight for fit in fits])
 
@@ -229,8 +225,34 @@ def fit(fits: Sequence[Fit], steps: int, gradient: Gradient) -> list[tuple[Learn
         return jax.vmap(one)(each, learning, prior, batches, rates, noises, scales, weights)
 
     keys = jnp.stack([jax.random.split(fit.key, steps) for fit in fits], axis=1)
-    learned, parts = chunked_scan.scan(step, _stack([fit.start for fit in fits]), draw, keys)
+    start = _stack([fit.start for fit in fits])
+    learned, parts = chunked_scan.scan(step, _without_rho(start) if plain else start, draw, keys)
+    learned = _with_rho(learned, start) if plain else learned
     return _unstacked(learned, _late(learned, parts, steps), len(fits))
+
+
+def _without_rho(learning: Learning) -> Learning:
+    """What is learned of plain networks: half as much to carry through every step."""
+    return _rho_changed(learning, lambda q: q._replace(rho=()))
+
+
+def _with_rho(learning: Learning, before: Learning) -> Learning:
+    """The same with what was there before of the rest."""
+    rest = iter(leaf for leaf in _posteriors(before))
+    return _rho_changed(learning, lambda q: q._replace(rho=next(rest).rho))
+
+
+def _posteriors(learning: Learning) -> list[Posterior]:
+    """The posterior itself, and the trees of its shape in the optimiser, in order."""
+    return [part for part in jax.tree.leaves(learning, is_leaf=_is_posterior) if _is_posterior(part)]
+
+
+def _rho_changed(learning: Learning, change: Callable[[Posterior], Posterior]) -> Learning:
+    return jax.tree.map(lambda part: change(part) if _is_posterior(part) else part, learning, is_leaf=_is_posterior)
+
+
+def _is_posterior(part: object) -> bool:
+    return isinstance(part, Posterior)
 
 
 def _moved(q: Posterior, change: Posterior, rate: jax.Array) -> Posterior:

@@ -90,8 +90,19 @@ def kl(q: Posterior, p: Posterior, noise: float | jax.Array = 1.0) -> jax.Array:
         spread = jnp.where(noise > 0, ratio - 1.0 - jnp.log(ratio), 0.0)
         return 0.5 * jnp.sum(spread + ((q_mean - p_mean) / p_scale) ** 2)
 
-    parts = jax.tree.leaves(jax.tree.map(one, q.mean, q.rho, p.mean, p.rho))
-    return jnp.stack(parts).sum()
+    def plain(q_mean: jax.Array, p_mean: jax.Array, p_rho: jax.Array) -> jax.Array:
+        return 0.5 * jnp.sum(((q_mean - p_mean) / jax.nn.softplus(p_rho)) ** 2)
+
+    if is_plain(noise):
+        parts = jax.tree.map(plain, q.mean, p.mean, p.rho)
+    else:
+        parts = jax.tree.map(one, q.mean, q.rho, p.mean, p.rho)
+    return jnp.stack(jax.tree.leaves(parts)).sum()
+
+
+def is_plain(noise: float | jax.Array) -> bool:
+    """Whether it is known before anything runs that members are plain networks, whose `rho` says nothing."""
+    return isinstance(noise, float) and noise == 0.0
 
 
 def latent_kl(q: Latents) -> jax.Array:
