@@ -101,8 +101,8 @@ class Training:
         self.dims = (spec.obs_dim, len(spec.low))
         self.exact = settings.matmul_precision == "f32"
         self.fallback_reason = fused.fallback_reason(settings.kernels, settings.network, *self.dims, self.exact)
-        if settings.latent.size and not self.fallback_reason:
-            self.fallback_reason = "the fused fit has no latents"
+        if settings.ensemble and not self.fallback_reason:
+            self.fallback_reason = "plain networks are fitted faster by the compiler"
         if settings.kernels == "on" and self.fallback_reason:
             raise UserError(f"kernels are on, but {self.fallback_reason}")
 

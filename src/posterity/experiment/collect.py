@@ -6,6 +6,7 @@ Python threads around whole steps were slower than none (docs/speed.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
@@ -15,7 +16,7 @@ import numpy as np
 from posterity.agents.base import Agent, Keys
 from posterity.errors import UserError
 from posterity.families.base import Env, Prestep
-from posterity.families.contract import numbers
+from posterity.families.contract import LARGE, numbers
 from posterity.types import FloatArray, HostArray, IntArray, Key, Transition
 
 State = TypeVar("State")
@@ -140,15 +141,25 @@ class Stepped(NamedTuple):
 
 def advance(env: Env, action: object) -> Stepped:
     """One step. An environment that knows puts `success` into its info."""
-    with _asked(env, "step"):
+    try:
         following, reward, terminated, truncated, info = env.step(action)
         reward = float(reward)
         success = info.get("success")
         success = None if success is None else bool(success)
-    if not np.isfinite(reward):
+    except Exception as error:
+        raise _failed(env, "step", error) from error
+    if not math.isfinite(reward):
         raise UserError(f"The environment {_name(env)} gave reward {reward}")
-    following = numbers(following, f"The environment {_name(env)}: an observation", _shape(env, following))
+    if not _ordinary(following, env):
+        following = numbers(following, f"The environment {_name(env)}: an observation", _shape(env, following))
     return Stepped(reward, following, terminated, truncated, success)
+
+
+def _ordinary(obs: object, env: Env) -> bool:
+    """Whether an observation is what nearly all are, which is seen at once: real numbers of the right shape."""
+    if not isinstance(obs, np.ndarray) or obs.dtype.kind != "f" or obs.shape != env.observation_space.shape:
+        return False
+    return bool(obs.size and obs.min() >= -LARGE and obs.max() <= LARGE)  # not where one is no number
 
 
 def advance_all(
@@ -167,7 +178,11 @@ def _asked(env: Env, what: str) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        raise UserError(f"The environment {_name(env)} failed in {what}: {type(error).__name__}, {error}") from error
+        raise _failed(env, what, error) from error
+
+
+def _failed(env: Env, what: str, error: Exception) -> UserError:
+    return UserError(f"The environment {_name(env)} failed in {what}: {type(error).__name__}, {error}")
 
 
 def _shape(env: Env, obs: object) -> tuple[int, ...]:

@@ -191,14 +191,15 @@ def _environment(body: str) -> Any:
             size = BODIES[body].obs_dim[observation]
             self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
             self._seconds = self.dt  # of a step
+            self._low, self._high = self.action_space.low, self.action_space.high
 
         def _initialize_simulation(self) -> tuple[Any, Any]:
             return self._task_model, mujoco.MjData(self._task_model)
 
         def step(self, action: FloatArray) -> Any:
             """Gymnasium's step to the bit, without what nobody here reads: it tells nothing but the step itself."""
-            space, place = self.action_space, self.data.qpos
-            control = np.minimum(np.maximum(action, space.low), space.high)
+            place = self.data.qpos
+            control = np.minimum(np.maximum(action, self._low), self._high)
             before = place[0]
             self._step_mujoco_simulation(control, self.frame_skip)
             reward = self._forward_reward_weight * ((place[0] - before) / self._seconds)
@@ -217,8 +218,8 @@ def _environment(body: str) -> Any:
             if body != "hopper":
                 return True
             low, high = self._healthy_state_range
-            state = self.state_vector()[2:]
-            return bool(state.min() > low and state.max() < high)
+            state = (*place[2:].tolist(), *self.data.qvel.tolist())  # so few are compared faster by Python
+            return low < min(state) and max(state) < high
 
         def set_state(self, qpos: FloatArray, qvel: FloatArray) -> None:
             self.handed = None  # every reset comes by here
@@ -238,7 +239,7 @@ def _environment(body: str) -> Any:
             place, speed = self.data.qpos, self.data.qvel
             if body == "cheetah":
                 return np.concatenate([place[1:2], [np.sin(place[2]), np.cos(place[2])], place[3:], speed])
-            return np.concatenate([place[1:], np.clip(speed, -10.0, 10.0) / 5.0])
+            return np.concatenate([place[1:], np.minimum(np.maximum(speed, -10.0), 10.0) / 5.0])
 
     return TaskEnv
 
