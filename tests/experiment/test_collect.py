@@ -12,7 +12,8 @@ from posterity.agents.base import Agent, Info, Keys, Policy, Score
 from posterity.errors import UserError
 from posterity.experiment.collect import Collected, collect
 from posterity.families.base import Env, Family, Prestep
-from posterity.families.mujoco import BatchedPhysics, HopperGravity
+from posterity.families.mujoco import HopperGravity
+from posterity.families.mujoco_threads import BatchedPhysics
 from posterity.families.pendulum import PendulumGravity
 from posterity.types import BoolArray, HostArray, Key, Transition
 

@@ -20,7 +20,8 @@ from posterity.experiment.folder import RunFolder, read_config
 from posterity.experiment.records import encode, read_run
 from posterity.experiment.run import Stopped
 from posterity.families.base import Family
-from posterity.families.mujoco import BatchedPhysics, HopperGravity
+from posterity.families.mujoco import HopperGravity
+from posterity.families.mujoco_threads import BatchedPhysics
 from posterity.families.pendulum import PendulumGravity, PendulumSettings
 from posterity.report import scores
 from posterity.types import BoolArray, HostArray, Transition

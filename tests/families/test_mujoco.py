@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
 from posterity.errors import UserError
 from posterity.families import family_type
-from posterity.families.mujoco import BODIES, BatchedPhysics, HopperGravity, MujocoSettings, build_model, factors
+from posterity.families.mujoco import BODIES, HopperGravity, MujocoSettings, build_model, factors
+from posterity.families.mujoco_threads import BatchedPhysics
 from posterity.types import Key
 
 mujoco: Any = importlib.import_module("mujoco")  # its names are made at run time, so the type checker sees none
@@ -172,10 +172,10 @@ def test_batched_physics_is_to_the_bit_what_environments_do(
 ):
     """Whatever the tasks, with resets, with lanes that leave steps out, with actions out of bounds and the same."""
     plain, handed = lanes_of(name, observation, lanes), lanes_of(name, observation, lanes)
-    alone: list[Any] = []  # whose physics Gymnasium did
-    simulate = MujocoEnv._step_mujoco_simulation
+    alone: list[Any] = []  # the data of those that did their physics themselves
+    simulate = mujoco.mj_step
     monkeypatch.setattr(
-        MujocoEnv, "_step_mujoco_simulation", lambda env, *rest: (alone.append(env), simulate(env, *rest))
+        mujoco, "mj_step", lambda model, data, nstep: (alone.append(data), simulate(model, data, nstep=nstep))
     )
     generator = np.random.default_rng(0)
     with BatchedPhysics(handed, threads) as physics:
@@ -190,7 +190,7 @@ def test_batched_physics_is_to_the_bit_what_environments_do(
             assert len(done) == len(now) if threads == 1 else done, "a worker alone loses no lane, and several not all"
             for lane in now:
                 one, other = plain[lane].step(actions[lane]), handed[lane].step(actions[lane])
-                assert (alone[-1] is handed[lane].unwrapped) == (lane not in done), "what is handed is used"
+                assert (alone[-1] is handed[lane].unwrapped.data) == (lane not in done), "what is handed is used"
                 np.testing.assert_equal(other, one)
                 if one[2] or one[3]:
                     np.testing.assert_equal(handed[lane].reset(seed=step), plain[lane].reset(seed=step))

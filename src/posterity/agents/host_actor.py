@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from scipy.special import ndtri
 
@@ -17,7 +18,7 @@ from posterity.agents.base import Keys
 from posterity.models.actor_critic import LOG_STD
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
-from posterity.types import HostArray, Spec
+from posterity.types import FloatArray, HostArray, Spec
 
 Affine = tuple[HostArray, HostArray]  # weights [L, inputs, outputs], biases [L, 1, outputs]
 
@@ -60,18 +61,22 @@ def normals(keys: Keys, count: int) -> HostArray:
 
 def _on_the_host(actor: Layers, normaliser: Normaliser) -> list[Affine]:
     """The layers in float32, ready for raw observations, with hidden outputs of mean zero."""
-    layers = [(np.float64(layer.weight), np.float64(layer.bias)[:, None]) for layer in actor]
+    layers = [(_doubles(layer.weight), _doubles(layer.bias)[:, None]) for layer in actor]
     weight, bias = layers[0]
     size = weight.shape[1]
-    centre, scale = (np.float64(part)[:, :size] for part in (normaliser.input_mean, normaliser.input_scale))
+    centre, scale = (_doubles(part)[:, :size] for part in (normaliser.input_mean, normaliser.input_scale))
     layers[0] = weight / scale[:, :, None], bias - (centre / scale)[:, None] @ weight
     hidden = [(weight - weight.mean(-1, keepdims=True), bias - bias.mean(-1, keepdims=True)) for weight, bias in layers]
-    return [(np.float32(weight), np.float32(bias)) for weight, bias in (*hidden[:-1], layers[-1])]
+    return [(weight.astype(np.float32), bias.astype(np.float32)) for weight, bias in (*hidden[:-1], layers[-1])]
+
+
+def _doubles(part: jax.Array) -> FloatArray:
+    return np.asarray(part).astype(np.float64)
 
 
 def _applied(layers: list[Affine], obs: HostArray) -> HostArray:
     """[L, 2 A] what the actor's network says: `actor_critic.py` has the same for learning."""
-    x = np.float32(obs)[:, None]
+    x = obs.astype(np.float32)[:, None]
     *hidden, (last, last_bias) = layers
     for weight, bias in hidden:
         x = x @ weight + bias

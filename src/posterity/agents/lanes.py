@@ -222,17 +222,14 @@ def _packed(args: Sequence[object]) -> tuple[tuple[_Words | None, ...], HostArra
     rest: list[object] = []
     used = 0
     for arg in args:
-        words: HostArray | None = None
         if isinstance(arg, np.ndarray):
             words, kind = _as_words(arg)
             shape = arg.shape[1:]
         elif isinstance(arg, list) and isinstance(arg[0], Key):
             words, shape, kind = np.array([key.words(2) for key in arg]), (2,), "key"
-        elif isinstance(arg, bool | int | float):
-            arg = _number(arg)  # noqa: PLW2901
-        if words is None:
+        else:
             layout.append(None)
-            rest.append(arg)
+            rest.append(_number(arg) if isinstance(arg, bool | int | float) else arg)
             continue
         layout.append(_Words(used, shape, kind))
         parts.append(words)

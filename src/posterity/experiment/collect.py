@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -157,9 +157,12 @@ def advance(env: Env, action: object) -> Stepped:
 
 def _ordinary(obs: object, env: Env) -> bool:
     """Whether an observation is what nearly all are, which is seen at once: real numbers of the right shape."""
-    if not isinstance(obs, np.ndarray) or obs.dtype.kind != "f" or obs.shape != env.observation_space.shape:
+    if not isinstance(obs, np.ndarray):
         return False
-    return bool(obs.size and obs.min() >= -LARGE and obs.max() <= LARGE)  # not where one is no number
+    seen = cast(HostArray, obs)
+    if seen.dtype.kind != "f" or seen.shape != env.observation_space.shape:
+        return False
+    return bool(seen.size and seen.min() >= -LARGE and seen.max() <= LARGE)  # not where one is no number
 
 
 def advance_all(

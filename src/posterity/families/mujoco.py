@@ -21,11 +21,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from posterity.errors import UserError
 from posterity.families.base import RECURRING, Env, Family, Prestep
+from posterity.families.mujoco_threads import BatchedPhysics, loaded
 from posterity.families.streams import recurring
 from posterity.settings import Settings, setting
-from posterity.types import FloatArray, HostArray, Key, Spec, Task
+from posterity.types import FloatArray, Key, Spec, Task
 
 
 class Body(NamedTuple):
@@ -107,7 +107,7 @@ class MujocoFamily(Family):
 
     def __init__(self, settings: MujocoSettings | None = None) -> None:
         super().__init__(settings)
-        _mujoco()
+        loaded()
         body = BODIES[self.body]
         size = body.obs_dim[self.settings.observation]
         low, high = np.full(size, -np.inf), np.full(size, np.inf)
@@ -150,7 +150,7 @@ def factors(body: str, hidden: str, count: int) -> list[float] | list[list[float
 
 def build_model(body: str, gravity: float = 1.0, sizes: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> Any:
     """The MjModel of a task: Gymnasium's XML, edited and compiled."""
-    mujoco = _mujoco()
+    mujoco = loaded()
     from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
     spec = mujoco.MjSpec.from_file(expand_model_path(BODIES[body].xml))
@@ -175,7 +175,7 @@ def build_model(body: str, gravity: float = 1.0, sizes: Sequence[float] = (1.0, 
 @cache
 def _environment(body: str) -> Any:
     """Gymnasium's class, on a model of ours, with our observation, and actions clipped before they cost anything."""
-    mujoco = _mujoco()
+    mujoco = loaded()
     import importlib
 
     base = getattr(importlib.import_module(f"gymnasium.envs.mujoco.{BODIES[body].module}"), BODIES[body].environment)
@@ -244,88 +244,9 @@ def _environment(body: str) -> Any:
     return TaskEnv
 
 
-class BatchedPhysics:
-    """The physics of several lanes together, in MuJoCo's own threads, before their environments step.
-
-    An environment is handed the state it would come to, to the bit: time, positions, velocities and where the solver's
-    next search begins. MuJoCo returns all but the last, which is in the data of the worker that did the lane; it does
-    not tell which that was, and it may have gone on to another. A lane whose end no worker has does its frames itself.
-    What follows from a state (places of geoms, contacts, forces) is not handed: observation, reward and ending do not
-    read it, and who draws these bodies has to work it out first.
-    """
-
-    def __init__(self, envs: Sequence[Env], threads: int) -> None:
-        from mujoco import rollout
-
-        self.mujoco = mujoco = _mujoco()
-        self.envs: list[Any] = [env.unwrapped for env in envs]
-        self.model, self.frames = self.envs[0].model, self.envs[0].frame_skip  # all have the same sizes
-        self.workers = [mujoco.MjData(self.model) for _ in range(threads)]
-        self.pool = rollout.Rollout(nthread=threads)
-        kind = mujoco.mjtState
-        self.whole = kind.mjSTATE_INTEGRATION.value  # physics, then warm starts, then more
-        sizes = [
-            mujoco.mj_stateSize(self.model, part.value) for part in (kind.mjSTATE_FULLPHYSICS, kind.mjSTATE_WARMSTART)
-        ]
-        self.physics, self.warm = slice(sizes[0]), slice(sizes[0], sum(sizes))
-
-    def __enter__(self) -> BatchedPhysics:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.pool.close()
-
-    def __call__(self, lanes: Sequence[int], actions: HostArray) -> None:
-        """Hands to the environments of `lanes`: in groups, so that in each there are as many workers as lanes."""
-        for env in self.envs:
-            env.handed = None
-        groups = -(-len(lanes) // len(self.workers))
-        for first in range(groups):
-            group = lanes[first::groups]
-            self._hand([self.envs[lane] for lane in group], [actions[lane] for lane in group])
-
-    def _hand(self, envs: list[Any], actions: list[HostArray]) -> None:
-        """One group."""
-        space = envs[0].action_space
-        begin = self._states([env.data for env in envs])
-        control = np.empty((len(envs), self.frames, self.model.nu))
-        control[:] = np.clip(actions, space.low, space.high)[:, None]
-        end = np.empty((len(envs), self.frames, self.physics.stop))
-        self.pool.rollout(
-            [env.model for env in envs],
-            self.workers,
-            np.ascontiguousarray(begin[:, self.physics]),
-            control,
-            skip_checks=True,  # all shapes are final
-            nstep=self.frames,
-            initial_warmstart=np.ascontiguousarray(begin[:, self.warm]),
-            state=end,
-        )
-        done = {state[self.physics].tobytes(): state for state in self._states(self.workers)}
-        for env, held, after in zip(envs, control, end, strict=True):
-            whole = done.get(after[-1].tobytes())
-            if whole is not None and after[-1, 0] > after[-2, 0]:  # else MuJoCo left out frames, after a warning
-                env.handed = held[0], whole
-
-    def _states(self, datas: list[Any]) -> FloatArray:
-        """A row for each."""
-        rows = np.empty((len(datas), self.mujoco.mj_stateSize(self.model, self.whole)))
-        for row, data in zip(rows, datas, strict=True):
-            self.mujoco.mj_getState(self.model, data, row, self.whole)
-        return rows
-
-
 def _cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _mujoco() -> ModuleType:
-    try:
-        import mujoco
-    except ImportError as error:
-        raise UserError("This family needs MuJoCo: pip install 'posterity[mujoco]'") from error
-    return mujoco
 
 
 def _version(mujoco: ModuleType) -> tuple[int, ...]:
