@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.agents import lanes
-from posterity.agents.host_actor import HostActor
+from posterity.agents.host_actor import HostActor, normals
 from posterity.models import actor_critic, normaliser
 from posterity.models.actor_critic import ActionBox
 from posterity.types import Key, Spec
@@ -41,3 +41,14 @@ def test_exploring_actions_differ_by_key_and_stay_within_the_range():
     assert (one != other).all()
     assert (one >= SPEC.low).all()
     assert (one <= SPEC.high).all()
+
+
+def test_normals_are_normal_and_each_key_has_its_own():
+    """Mean, variance and tails of 20,000, within five standard errors; neighbouring keys are not correlated."""
+    drawn = normals([Key.of(3).fold("step", step, "act") for step in range(5000)], 4)
+    count = drawn.size
+    assert abs(drawn.mean()) < 5 / count**0.5
+    assert abs(drawn.var() - 1.0) < 5 * (2 / count) ** 0.5
+    assert abs((np.abs(drawn) > 1.96).mean() - 0.05) < 5 * (0.05 * 0.95 / count) ** 0.5
+    assert abs((drawn[1:] * drawn[:-1]).mean()) < 5 / count**0.5
+    np.testing.assert_array_equal(drawn[:2], normals([Key.of(3).fold("step", step, "act") for step in range(2)], 4))

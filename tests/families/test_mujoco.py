@@ -200,6 +200,24 @@ def test_batched_physics_is_to_the_bit_what_environments_do(
                     np.testing.assert_array_equal(got, expected, each)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_step_is_gymnasiums_to_the_bit(name: str):
+    """Ours leaves out what nobody reads. Actions out of bounds are clipped before they cost anything."""
+    ours, theirs = env_of(name, 2).unwrapped, env_of(name, 2).unwrapped
+    step = type(theirs).__bases__[0].step
+    generator, falls, falls_now = np.random.default_rng(1), 0, False
+    for number in range(200):
+        if number % 50 == 0 or falls_now:
+            np.testing.assert_array_equal(ours.reset(seed=number)[0], theirs.reset(seed=number)[0])
+        action = generator.uniform(-1.2, 1.2, ours.action_space.shape)
+        one, other = ours.step(action), step(theirs, np.clip(action, -1.0, 1.0))
+        np.testing.assert_array_equal(one[0], other[0])
+        assert one[1:4] == other[1:4]
+        falls_now = one[2]
+        falls += falls_now
+    assert bool(falls) == (not name.startswith("cheetah"))
+
+
 def test_what_was_handed_is_for_one_action_and_one_state():
     plain, handed = lanes_of("hopper-gravity", "paper", 2), lanes_of("hopper-gravity", "paper", 2)
     actions = np.array([[0.5] * 3, [-0.5] * 3])
