@@ -102,10 +102,15 @@ def _on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def to_host(array: jax.Array) -> HostArray:
-    """An array on the host. A GPU is asked for it at once, so that it comes without another word when it is there."""
+def ask_for(array: jax.Array) -> None:
+    """Asks a GPU to send an array when it is there. What is begun after this does not hold it up."""
     if not _on_cpu():
         array.copy_to_host_async()
+
+
+def to_host(array: jax.Array) -> HostArray:
+    """An array on the host. A GPU is asked for it at once, so that it comes without another word when it is there."""
+    ask_for(array)
     return np.asarray(array)
 
 

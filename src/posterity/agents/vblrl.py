@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posterity.agents import diagnostics
+from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning
 from posterity.agents.base import Agent, Info, Keys, Score
 from posterity.agents.beginning import Beginning
@@ -117,6 +117,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         model = self.acting(state)
         search = self.planner.explore if state.actor is not None else self.planner.plan
         action, plan = search(keys, obs, first, model, state.plan)
+        lanes.ask_for(action)
         forecast = state.forecast
         if state.step % FORECAST_EVERY == 0:
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
