@@ -33,7 +33,8 @@ class Range(NamedTuple):
     @classmethod
     def of(cls, spec: Spec) -> Range:
         """In float32."""
-        return cls(np.float32(spec.low), np.float32(0.5 * (np.asarray(spec.high) - np.asarray(spec.low))))
+        low, high = np.asarray(spec.low), np.asarray(spec.high)
+        return cls(low.astype(np.float32), (0.5 * (high - low)).astype(np.float32))
 
     def squashed(self, raw: HostArray) -> HostArray:
         """From all numbers [..., A] to the range of actions."""
