@@ -21,7 +21,7 @@ class ExportArgs(Settings):
         "latest", "The machine is the one of the run's latest task (latest), or one that was not met yet (new)."
     )
     policy: bool = setting(
-        False, "Write only what acts, where that is one small network and not a plan: about 100 KiB that cannot learn."
+        False, "Write only the network that acts, about 100 KiB, for a learner that does not plan. It cannot learn."
     )
     memory: int = setting(5000, "Transitions of each task to take along, and room for on the machine.", ge=2)
     room: int = setting(1, "Further tasks that there is room for.", ge=0)
