@@ -1,4 +1,4 @@
-"""A machine file of a small learner that has met two tasks."""
+"""Machine files of small learners that have met two tasks."""
 
 from pathlib import Path
 
@@ -31,3 +31,43 @@ def machine_file(learned_run: Path) -> Path:
     out = learned_run.parent / "machine.posterity"
     assert main(["export", str(learned_run), "--out", str(out), "--seed", "1", "--memory", "120"]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def policy_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run of each method in which a network acts, on the pendulum."""
+    import posterity
+
+    folder = tmp_path_factory.mktemp("policies")
+    planner = AGENT["planner"] | {"cem_iterations": 0}
+    agents = {
+        "vblrl": AGENT | {"planner": planner, "policy": {"updates_per_step": 1}},
+        "actor-critic": {"hidden": [16, 16], "updates_per_step": 1},
+        "npg": {"hidden": [8]},
+        "lpg-ftw": {},
+    }
+    for method, agent in agents.items():
+        out = folder / method
+        posterity.run(
+            "pendulum-gravity", method=method, out=out, agent=agent, tasks=2, iterations=2, steps_per_iteration=30
+        )
+    return {method: folder / method for method in agents}
+
+
+@pytest.fixture(scope="session")
+def policy_files(policy_runs: dict[str, Path]) -> dict[str, tuple[Path, Path]]:
+    """Of each of these runs the whole learner and its policy, as machine files."""
+    from posterity.cli import main
+
+    made: dict[str, tuple[Path, Path]] = {}
+    for method, run in policy_runs.items():
+        whole, alone = made[method] = run.with_suffix(".posterity"), run.with_suffix(".policy.posterity")
+        assert main(["export", str(run), "--out", str(whole), "--memory", "60"]) == 0
+        assert main(["export", str(run), "--out", str(alone), "--policy"]) == 0
+    return made
+
+
+@pytest.fixture(scope="session")
+def policy_file(policy_files: dict[str, tuple[Path, Path]]) -> Path:
+    """The policy of vblrl."""
+    return policy_files["vblrl"][1]

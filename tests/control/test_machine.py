@@ -23,6 +23,7 @@ from posterity.control.machine import (
     read_machine,
     write_machine,
 )
+from posterity.control.plain import PlainPolicy
 from posterity.errors import UserError
 from posterity.types import Spec
 
@@ -61,6 +62,8 @@ def forged(path: Path, machine: Machine, **fields: object) -> Path:
 
 def load(path: Path, trust: bool) -> object:
     machine = read_machine(path)
+    if machine.header.policy is not None:
+        return PlainPolicy.of(machine, str(path))
     spec = decoded(machine.header.spec, str(path))
     return building.state_of(building.build(machine, spec, str(path), trust), machine, str(path))
 
@@ -191,15 +194,98 @@ def test_a_method_of_ones_own_is_imported_only_if_the_file_is_trusted(
     assert "this code ran" in refusal(path, trust=True)
 
 
-def test_mutated_files_execute_nothing_and_crash_nothing(machine_file: Path, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["machine_file", "policy_file"])
+def test_mutated_files_execute_nothing_and_crash_nothing(kind: str, request: pytest.FixtureRequest, tmp_path: Path):
     """Each has bytes changed, cut out, doubled or put in. All are refused in one line, and nothing is imported."""
-    whole, path = machine_file.read_bytes(), tmp_path / "mutant"
+    whole, path = request.getfixturevalue(kind).read_bytes(), tmp_path / "mutant"
     generator = random.Random(0)
     before = set(sys.modules)
     for _ in range(MUTATIONS):
         path.write_bytes(mutant(whole, generator))
         if path.read_bytes() != whole:
             refusal(path)
+    assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"policy": "gaussian"}, "in 2 outputs, and 1 are promised"),
+        ({"policy": "plan"}, "header, policy"),
+        ({"policy": None}, "the state of another method, size or version"),
+        ({"format": 2}, "Update posterity"),
+        ({"spec": {"obs_dim": 4}}, "for 4 inputs"),
+        ({"spec": {"obs_dim": 10**12}}, "its spaces are wrong"),
+        ({"spec": {"low": [-1.0, -1.0], "high": [1.0, 1.0]}}, "and 4 are promised"),
+        ({"spec": {"low": [0.0], "high": [1.0], "actions": 1}}, "its actions are discrete"),
+        ({"spec": {"high": ["nan"]}}, "its spaces are wrong"),
+        ({"unknown": 1}, "header, unknown"),
+    ],
+)
+def test_a_forged_header_of_a_policy_is_refused(
+    policy_file: Path, tmp_path: Path, changes: dict[str, object], says: str
+):
+    machine = read_machine(policy_file)
+    spec = changes.get("spec", {})
+    assert isinstance(spec, dict)
+    assert says in refusal(forged(tmp_path / "forged", machine, **changes | {"spec": machine.header.spec | spec}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"state.0.bias": None}, "state.0.bias"),
+        ({"state.2.weight": None}, "other arrays"),
+        ({"state.0.weight": None}, "other arrays"),
+        ({"state.extra": np.zeros(3, np.float32)}, "other arrays"),
+        ({"state.1.bias": np.zeros(3, np.float32)}, "a layer has weights (128, 128) and biases (3,)"),
+        ({"state.1.weight": np.array(1.0, np.float32)}, "a layer has weights ()"),
+        ({"state.1.bias": np.full(128, np.nan, np.float32)}, "no finite number of 32 bits"),
+        ({"state.1.bias": np.zeros(128)}, "no finite number of 32 bits"),
+    ],
+)
+def test_forged_layers_of_a_policy_are_refused(
+    policy_file: Path, tmp_path: Path, changes: dict[str, np.ndarray | None], says: str
+):
+    machine = read_machine(policy_file)
+    arrays = {name: array for name, array in (machine.arrays | changes).items() if array is not None}
+    said = refusal(forged(tmp_path / "forged", Machine(machine.header, arrays)))
+    assert "holds no policy such as its header promises" in said
+    assert says in said
+
+
+def test_a_truncated_policy_is_refused_wherever_it_ends(policy_file: Path, tmp_path: Path):
+    whole, path = policy_file.read_bytes(), tmp_path / "cut"
+    for length in [*range(0, 100), *range(100, len(whole), 997)]:
+        path.write_bytes(whole[:length])
+        assert "damaged" in refusal(path)
+
+
+@pytest.mark.parametrize(("method", "alone"), [("vblrl", True), ("vblrl", False), ("npg", True), ("npg", False)])
+def test_numbers_and_header_of_a_policy_changed_at_random_are_refused_or_act(
+    policy_files: dict[str, tuple[Path, Path]], tmp_path: Path, method: str, alone: bool
+):
+    """With the right checksum, as only an attacker's would be. What is loaded has the spaces that its layers have."""
+    machine, generator, path = read_machine(policy_files[method][alone]), random.Random(1), tmp_path / "forged"
+    parts = [name for name in machine.arrays if alone or "playing" in name or "normaliser" in name or "theta" in name]
+    values: list[object] = [0, -1, 2, 10**12, 2**63, 1.5, "nan", "inf", "", None, True, [], {}, [[1.0]], "x" * 300]
+    before = set(sys.modules)
+    for _ in range(MUTATIONS):
+        fields = json.loads(json.dumps(machine.header.model_dump(mode="json")))
+        place = fields[generator.choice(["spec", "spec", "agent"])] if generator.random() < 0.8 else fields
+        place[generator.choice([*place])] = generator.choice(values)
+        arrays = dict(machine.arrays)
+        if generator.random() < 0.3:
+            name = generator.choice(parts)
+            arrays[name] = generator.choice([arrays[name].T, arrays[name][..., :-1], arrays[name] * np.float32(np.inf)])
+        forged(path, Machine(machine.header, arrays), **fields)
+        try:
+            action = PlainPolicy.load(path).act([1.0, 0.0, 0.0])
+        except UserError as error:
+            lines = str(error).count("\n") + 1
+        else:
+            lines = action.size
+        assert lines == 1
     assert set(sys.modules) == before
 
 

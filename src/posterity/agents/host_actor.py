@@ -1,8 +1,6 @@
-"""An actor that acts by itself does so on the host, in NumPy.
+"""An actor that acts by itself does so on the host, in NumPy (`models/plain_actor.py`).
 
-For one small network a GPU is mostly waiting, and a compiled call costs more than what it computes. What does not
-depend on the observation is done once, when an actor is first seen: the normaliser goes into the first layer, and
-hidden layers give outputs whose mean over units is zero, which is the first half of normalising them.
+For one small network a GPU is mostly waiting, and a compiled call costs more than what it computes.
 """
 
 from __future__ import annotations
@@ -10,17 +8,16 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from scipy.special import ndtri
 
 from posterity.agents.base import Keys
+from posterity.models import plain_actor
 from posterity.models.actor_critic import LOG_STD
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
-from posterity.types import FloatArray, HostArray, Spec
-
-Affine = tuple[HostArray, HostArray]  # weights [L, inputs, outputs], biases [L, 1, outputs]
+from posterity.models.plain_actor import Affine, Range
+from posterity.types import HostArray, Spec
 
 
 class _Seen(NamedTuple):
@@ -28,28 +25,28 @@ class _Seen(NamedTuple):
 
     actor: Layers
     normaliser: Normaliser
-    layers: list[Affine]
+    layers: tuple[Affine, ...]  # weights [L, inputs, outputs], biases [L, 1, outputs]
 
 
 class HostActor:
     """Actions of an actor, for all lanes."""
 
     def __init__(self, spec: Spec) -> None:
-        self.low, self.half = np.float32(spec.low), np.float32(0.5 * (np.asarray(spec.high) - np.asarray(spec.low)))
+        self.range = Range.of(spec)
         self._seen: _Seen | None = None
 
     def act(self, keys: Keys, obs: HostArray, actor: Layers, normaliser: Normaliser, explores: bool) -> HostArray:
         """[L, A] draws of the policy for observations [L, O] if it explores, else its likeliest actions."""
         if self._seen is None or self._seen.actor is not actor or self._seen.normaliser is not normaliser:
             self._seen = _Seen(actor, normaliser, _on_the_host(actor, normaliser))
-        outputs = _applied(self._seen.layers, obs)
+        outputs = plain_actor.outputs(self._seen.layers, obs[:, None])[:, 0]
         size = outputs.shape[1] // 2
         raw = outputs[:, :size]
         if explores:
             low, high = LOG_STD
             log_std = low + 0.5 * (high - low) * (1.0 + np.tanh(outputs[:, size:]))
             raw = raw + np.exp(log_std) * normals(keys, size)
-        return self.low + self.half * (1.0 + np.tanh(raw))
+        return self.range.squashed(raw)
 
 
 def normals(keys: Keys, count: int) -> HostArray:
@@ -59,27 +56,7 @@ def normals(keys: Keys, count: int) -> HostArray:
     return ndtri((words + 0.5) / 2.0**32).astype(np.float32)
 
 
-def _on_the_host(actor: Layers, normaliser: Normaliser) -> list[Affine]:
-    """The layers in float32, ready for raw observations, with hidden outputs of mean zero."""
-    layers = [(_doubles(layer.weight), _doubles(layer.bias)[:, None]) for layer in actor]
-    weight, bias = layers[0]
-    size = weight.shape[1]
-    centre, scale = (_doubles(part)[:, :size] for part in (normaliser.input_mean, normaliser.input_scale))
-    layers[0] = weight / scale[:, :, None], bias - (centre / scale)[:, None] @ weight
-    hidden = [(weight - weight.mean(-1, keepdims=True), bias - bias.mean(-1, keepdims=True)) for weight, bias in layers]
-    return [(weight.astype(np.float32), bias.astype(np.float32)) for weight, bias in (*hidden[:-1], layers[-1])]
-
-
-def _doubles(part: jax.Array) -> FloatArray:
-    return np.asarray(part).astype(np.float64)
-
-
-def _applied(layers: list[Affine], obs: HostArray) -> HostArray:
-    """[L, 2 A] what the actor's network says: `actor_critic.py` has the same for learning."""
-    x = obs.astype(np.float32)[:, None]
-    *hidden, (last, last_bias) = layers
-    for weight, bias in hidden:
-        x = x @ weight + bias
-        square = x @ x.swapaxes(1, 2) / np.float32(x.shape[2])
-        x = np.maximum(x, 0.0) / np.sqrt(square + np.float32(1e-6))
-    return (x @ last + last_bias)[:, 0]
+def _on_the_host(actor: Layers, normaliser: Normaliser) -> tuple[Affine, ...]:
+    """The layers, ready for raw observations."""
+    layers = [Affine(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in actor]
+    return plain_actor.folded(layers, np.asarray(normaliser.input_mean), np.asarray(normaliser.input_scale))

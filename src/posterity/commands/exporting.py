@@ -20,6 +20,9 @@ class ExportArgs(Settings):
     task: Literal["latest", "new"] = setting(
         "latest", "The machine is the one of the run's latest task (latest), or one that was not met yet (new)."
     )
+    policy: bool = setting(
+        False, "Write only the network that acts, about 100 KiB, for a learner that does not plan. It cannot learn."
+    )
     memory: int = setting(5000, "Transitions of each task to take along, and room for on the machine.", ge=2)
     room: int = setting(1, "Further tasks that there is room for.", ge=0)
     force: bool = setting(False, "Replace a file that is there.")
@@ -33,15 +36,23 @@ def export(args: Sequence[str]) -> int:
         raise UserError(f"{asked.out} is there already; --force replaces it")
     if not asked.out.parent.is_dir():
         raise UserError(f"There is no folder {asked.out.parent}")
-    from posterity.control.export import exported
+    if asked.policy and asked.model_fields_set & {"memory", "room"}:
+        raise UserError("--memory and --room are for a file that can go on learning; leave them out with --policy")
+    from posterity.control.export import exported, exported_policy
     from posterity.control.machine import write_machine
 
     learned, made = _read(asked, typed("export", args))
-    machine = exported(learned, made, asked.memory, asked.room + (asked.task == "new"), asked.task == "new")
+    new = asked.task == "new"
+    if asked.policy:
+        machine = exported_policy(learned, made, new)
+    else:
+        machine = exported(learned, made, asked.memory, asked.room + new, new)
     write_machine(asked.out, machine)
-    header, size = machine.header, asked.out.stat().st_size / 2**20
-    which = "a new task" if asked.task == "new" else f"task {header.tasks}"
-    terminal().print(f"{asked.out}: {header.method} on {header.family}, seed {header.seed}, {which}; {size:.1f} MiB")
+    header, size = machine.header, asked.out.stat().st_size
+    which = "a new task" if new else f"task {header.tasks}"
+    amount = f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+    what = f"policy only, {amount}" if asked.policy else amount
+    terminal().print(f"{asked.out}: {header.method} on {header.family}, seed {header.seed}, {which}; {what}")
     return 0
 
 

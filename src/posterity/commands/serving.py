@@ -36,7 +36,8 @@ def serve(args: Sequence[str]) -> int:
             if asked.new_task:
                 controller.begin_task()
             header = controller.header
-            console.print(f"{asked.file}: {header.method} on {header.family}. Compiling, up to a minute.")
+            wait = "Compiling, up to a minute." if header.policy is None else "It holds a policy only."
+            console.print(f"{asked.file}: {header.method} on {header.family}. {wait}")
             controller.warm_up(asked.budget_ms)
             console.print(f"Ready: POST http://127.0.0.1:{server.server_address[1]}/step. Ctrl-C ends it.")
             signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())

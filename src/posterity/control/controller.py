@@ -28,6 +28,8 @@ from posterity.control.finite import decoded_finite, is_finite
 from posterity.control.learner import Learner
 from posterity.control.machine import Header, Machine, budget_of, decoded, read_machine, write_machine
 from posterity.control.pilots import WINDOW, Forecast, Pilot, pilot_for
+from posterity.control.plain import PlainPolicy
+from posterity.control.policy_agent import PolicyAgent
 from posterity.errors import UserError
 from posterity.types import FiniteSpec, HostArray, Key, StepFunction, Transition
 
@@ -47,6 +49,8 @@ class Controller:
 
     def __init__(self, header: Header, spec: AnySpec, agent: AnyAgent, state: object, learn: bool) -> None:
         self.header, self.spec, self.agent = header, spec, agent
+        if learn:
+            self._needs_learner("Learning (learn=True)")
         self._pilot: Pilot = pilot_for(agent)
         self._state = self._loaded = state
         self._key = Key.of(header.seed).fold("control", header.updates)
@@ -82,12 +86,19 @@ class Controller:
     ) -> Self:
         """From a machine file.
 
+        A file that holds only what acts (`posterity export --policy`) acts and no more.
+
         `learn`: weights go on learning in the background. `room`: for so many new tasks (`begin_task`) there will be
         memory. `trust`: the file may name a method that is not posterity's own, and that code will run. `reward` and
         `terminated`: the functions that the family was made with, if it was; a file holds no code.
         """
         source = str(path)
         machine = read_machine(Path(path))
+        if machine.header.policy is not None:
+            if reward or terminated:
+                raise UserError(f"{source} holds only what acts: load it without reward= and terminated=")
+            plain = PlainPolicy.of(machine, source)
+            return cls(machine.header, plain.spec, PolicyAgent(plain), plain.network.layers, learn)
         functions = {"reward": reward, "terminated": terminated}
         finite = is_finite(machine.header.spec)
         if finite and (reward or terminated):
@@ -159,6 +170,7 @@ class Controller:
 
     def begin_task(self) -> None:
         """Another machine from now on: what is believed about the family becomes the prior of this task."""
+        self._needs_learner("begin_task")
         with self._lock:
             self._pilot.restart()
             if self.agent.task_memory and self.header.tasks >= self.header.budget[0]:
@@ -183,6 +195,7 @@ class Controller:
 
     def uncertainty(self, obs: object, action: object) -> Forecast:
         """What is expected of an action, with both kinds of uncertainty, in the environment's units."""
+        self._needs_learner("uncertainty")
         place = self._place("observation", obs)
         move = self._action(action)
         return self._pilot.forecast(self._next_key("forecast"), self._state, place, move)
@@ -196,6 +209,7 @@ class Controller:
 
         It is 0 or less for familiar steps, and minus infinity while there are too few to judge by.
         """
+        self._needs_learner("is_familiar")
         calibration = self.header.calibration
         if calibration is None:
             raise UserError("This file has no calibration, so it cannot be told whether a task is familiar")
@@ -265,6 +279,13 @@ class Controller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _needs_learner(self, what: str) -> None:
+        """Refuses what a file cannot do that holds only what acts."""
+        if self.header.policy is not None:
+            raise UserError(
+                f"{what} needs the whole learner, and this file holds only what acts: export the run without --policy"
+            )
 
     def _replace_state(self, state: object) -> None:
         self._state = state

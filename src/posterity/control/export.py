@@ -1,4 +1,4 @@
-"""From a learner in a run to a machine file: one lane of it, with a bounded memory."""
+"""From a learner in a run to a machine file: one lane of it with a bounded memory, or only what acts of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from posterity import tree
 from posterity.control import building, familiarity
 from posterity.control.building import AnyAgent, AnySpec
 from posterity.control.finite import encoded_finite
-from posterity.control.machine import FORMAT, Header, Machine, encoded
+from posterity.control.machine import FORMAT, Calibration, Header, Machine, encoded
+from posterity.control.network import policy_only
 from posterity.control.pilots import pilot_for
 from posterity.errors import UserError
 from posterity.settings import Settings
@@ -42,9 +43,7 @@ def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: 
     if learned.agent.task_memory and memory < 2 * steps:
         raise UserError(f"A memory of {memory} transitions is less than two iterations of {steps}")
     key = Key.of(learned.seed).fold("export")
-    state = tree.map_leaves(
-        lambda leaf: leaf if tree.is_number(leaf) else np.asarray(leaf)[learned.lane : learned.lane + 1], learned.state
-    )
+    state = _one_lane(learned)
     pilot = pilot_for(learned.agent)
     try:
         agent, budget, tasks = learned.agent, learned.budget, learned.tasks
@@ -60,7 +59,27 @@ def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: 
             state, tasks = agent.begin_task([key.fold("begin")], state), tasks + 1
     finally:
         pilot.close()
-    header = Header(
+    return Machine(_header(learned, made, budget, tasks, calibration), building.named(state))
+
+
+def exported_policy(learned: Learned, made: Facts, begin_task: bool) -> Machine:
+    """What acts of one lane, where that is one small network. `begin_task` as above."""
+    agent, state, tasks = learned.agent, _one_lane(learned), learned.tasks
+    if begin_task:
+        key = Key.of(learned.seed).fold("export", "begin")
+        state, tasks = agent.begin_task([key], building.on_device(learned.state, state)), tasks + 1
+    header = _header(learned, made, learned.budget, tasks, None)
+    return policy_only(Machine(header, building.named(state)), "This run")
+
+
+def _one_lane(learned: Learned) -> object:
+    return tree.map_leaves(
+        lambda leaf: leaf if tree.is_number(leaf) else np.asarray(leaf)[learned.lane : learned.lane + 1], learned.state
+    )
+
+
+def _header(learned: Learned, made: Facts, budget: Budget, tasks: int, calibration: Calibration | None) -> Header:
+    return Header(
         format=FORMAT,
         method=learned.method,
         family=learned.family,
@@ -73,7 +92,6 @@ def exported(learned: Learned, made: Facts, memory: int, room: int, begin_task: 
         calibration=calibration,
         made=dict(made),
     )
-    return Machine(header, building.named(state))
 
 
 def _json(settings: Settings) -> Record:

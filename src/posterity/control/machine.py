@@ -1,7 +1,8 @@
 """A machine file: what one learner knows, to be taken to a machine. One safetensors file with a readable header.
 
-The arrays are the agent's state, named as in a checkpoint, for one lane. The header is JSON in the file's metadata. It
-says what the arrays are: the method, its settings, and the spaces it acts in.
+The arrays are the agent's state, named as in a checkpoint, for one lane; or only the network that acts (`network.py`).
+The header is JSON in the file's metadata. It says what the arrays are: the method, its settings, and the spaces it acts
+in.
 
 Reading runs no code. A file holds numbers and plain JSON, and both are checked before they are used: the format, the
 checksum, the header's fields, and later the name, shape and type of every array.
@@ -13,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeAlias, cast
+from typing import Annotated, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -31,6 +32,7 @@ MOST_BYTES = 4 * 2**30  # of a file
 MOST = 100_000  # of a dimension, a task count or a layer: more is an error in the file
 FUNCTION = "function"  # in place of a known reward or termination, which no file holds
 Known: TypeAlias = Mapping[str, StepFunction | None]  # "reward" and "terminated"
+PolicyKind = Literal["actor", "gaussian"]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -51,6 +53,7 @@ class Header(Settings):
     env: Record  # settings of the family
     agent: Record  # settings of the method
     spec: Record  # see `encoded`
+    policy: PolicyKind | None = None  # the file holds only what acts, and this is its kind; None: the whole learner
     budget: tuple[Count, Count, Count]  # tasks, iterations, steps of an iteration: the sizes of the memory
     tasks: int = Field(ge=0, le=MOST)  # that were met, the present one among them
     seed: int = Field(ge=0)  # of the learner

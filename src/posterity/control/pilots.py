@@ -1,6 +1,7 @@
 """How a method is flown: all that differs between methods, for `Controller`.
 
-ModelPilot     vblrl and its variants: searches with a model, tells its uncertainty, and can go on learning
+ModelPilot     vblrl and its variants: searches with a model, or asks an actor that acts alone; tells its uncertainty,
+               and can go on learning
 FinitePilot    methods for finite MDPs: plans with the posterior, and learns at every step
 PolicyPilot    any other method: plays the policy of its evaluation, and does not learn
 
@@ -165,8 +166,11 @@ class ModelPilot(Pilot):
         self._explains = lanes.compiled(_Beliefs(agent.settings.network).log_likelihood)
 
     def act(self, key: Key, state: object, obs: HostArray, first: bool, budget: float | None) -> HostArray:
-        """The first action of the best plan found in time."""
-        found = self.search.decide(key, obs, self._acting(_vblrl(state)), first, budget)
+        """The first action of the best plan found in time; of an actor that acts alone, the likeliest, at once."""
+        here = _vblrl(state)
+        if here.guard is not None:
+            return self.agent.actor.act([key], obs[None], here.guard.playing, here.normaliser, explores=False)[0]
+        found = self.search.decide(key, obs, self._acting(here), first, budget)
         self.iterations = found.iterations
         return self.agent.spec.decoded(found.mean[0])
 
@@ -253,7 +257,8 @@ class ModelPilot(Pilot):
         here, spec = _vblrl(state), self.agent.spec
         obs = np.asarray(here.normaliser.input_mean)[0, : spec.obs_dim].astype(np.float32)
         action = spec.decoded(((spec.low + spec.high) / 2.0).astype(np.float32))
-        self.search.warm_up(key, obs, self.agent.acting(here), budget)
+        if here.guard is None:
+            self.search.warm_up(key, obs, self.agent.acting(here), budget)
         self.forecast(key, here, obs, action)
         count = self.agent.budget.steps_per_iteration
         none = np.zeros((1, count), bool)

@@ -3,64 +3,64 @@
     policy = posterity.PlainPolicy.load("machine.posterity")
     action = policy.act(obs)
 
-For the policy gradients (npg, ewc, lpg-ftw): their policy is a small network, and its weights are in the machine file.
-It acts and no more. Planning and learning need JAX, and `Controller`.
+For every file in which one small network acts (`network.py`): of actor-critic, of vblrl whose actor acts alone, of the
+policy gradients, and what `posterity export --policy` wrote. It acts and no more. Planning and learning need JAX, and
+`Controller`.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from posterity.control.machine import decoded, read_machine
+from posterity.control.machine import Machine, read_machine
+from posterity.control.network import Network, network_of
 from posterity.errors import UserError
+from posterity.models import plain_actor
+from posterity.models.plain_actor import Range
 from posterity.types import HostArray, Spec
-
-WEIGHTS = "state.policy.theta"  # [1, d] layer after layer, in each the weights [inputs, outputs], then the biases
-Layer = tuple[HostArray, HostArray]  # weights [inputs, outputs], biases [outputs]
 
 
 class PlainPolicy:
-    """The mean action of a Gaussian policy with layers of tanh."""
+    """The likeliest action of a network. Made by `load`."""
 
-    def __init__(self, spec: Spec, layers: list[Layer]) -> None:
-        self.spec, self.layers = spec, layers
+    def __init__(self, network: Network) -> None:
+        self.network, self.range = network, Range.of(network.spec)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a machine file of a method that has a policy."""
-        source, machine = str(path), read_machine(Path(path))
-        spec, weights = decoded(machine.header.spec, source), machine.arrays.get(WEIGHTS)
-        if weights is None:
+        """From a machine file in which a network acts, of a whole learner or of a policy only."""
+        return cls.of(read_machine(Path(path)), str(path))
+
+    @classmethod
+    def of(cls, machine: Machine, source: str) -> Self:
+        """From a machine file that was read."""
+        network = network_of(machine, source)
+        if network is None:
             raise UserError(f"{source} is for '{machine.header.method}', which plans and has no policy: use Controller")
-        hidden = machine.header.agent.get("hidden", ())
-        if not isinstance(hidden, list | tuple) or not all(isinstance(units, int) and units > 0 for units in hidden):
-            raise UserError(f"{source}: the hidden layers of its policy are {hidden}")
-        return cls(spec, _layers(weights, (spec.obs_dim, *hidden, len(spec.low)), source))
+        return cls(network)
+
+    @property
+    def spec(self) -> Spec:
+        """The spaces it acts in. A known reward or termination is left out."""
+        return self.network.spec
 
     def act(self, obs: object) -> HostArray:
         """[A] the action for an observation [O]."""
         x = np.asarray(obs, np.float32)
         if x.shape != (self.spec.obs_dim,) or not np.isfinite(x).all():
             raise UserError(f"The observation is {obs}; this machine's has {self.spec.obs_dim} finite numbers")
-        *hidden, (weight, bias) = self.layers
+        action = self._actor(x) if self.network.kind == "actor" else self._gaussian(x)
+        return np.clip(action, self.spec.low, self.spec.high).astype(np.float32)
+
+    def _actor(self, x: HostArray) -> HostArray:
+        told = plain_actor.outputs(self.network.layers, x[None])[0]
+        return self.range.squashed(told[: len(self.range.low)])
+
+    def _gaussian(self, x: HostArray) -> HostArray:
+        *hidden, (weight, bias) = self.network.layers
         for inner, shift in hidden:
             x = np.tanh(x @ inner + shift)
-        low, high = self.spec.low, self.spec.high
-        return np.clip((low + high) / 2 + (high - low) / 2 * (x @ weight + bias), low, high).astype(np.float32)
-
-
-def _layers(weights: HostArray, sizes: tuple[int, ...], source: str) -> list[Layer]:
-    """The layers of a policy from its flat weights [1, d]."""
-    wanted = sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
-    if weights.shape != (1, wanted) or weights.dtype.kind != "f":
-        raise UserError(f"{source} holds {weights.size} weights of a policy where its header promises {wanted}")
-    layers: list[Layer] = []
-    left = weights[0]
-    for inputs, outputs in pairwise(sizes):
-        weight, bias, left = np.split(left, [inputs * outputs, (inputs + 1) * outputs])
-        layers.append((weight.reshape(inputs, outputs), bias))
-    return layers
+        return self.range.low + self.range.half + self.range.half * (x @ weight + bias)
