@@ -50,9 +50,7 @@ def model() -> DynamicsModel:
     still = jax.tree.map(lambda leaf: jnp.zeros_like(leaf)[None], made.mean)
     *hidden, last = still
     noisy = last._replace(bias=last.bias.at[:, 3:].set(20.0))
-    return DynamicsModel(
-        made._replace(mean=(*hidden, noisy), rho=still), normaliser.identity(2, 1), None, jnp.ones(3)
-    )
+    return DynamicsModel(made._replace(mean=(*hidden, noisy), rho=still), normaliser.identity(2, 1), None, jnp.ones(3))
 
 
 def test_imagined_transitions_are_the_means_of_what_the_model_predicts():
