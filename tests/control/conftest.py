@@ -71,3 +71,17 @@ def policy_files(policy_runs: dict[str, Path]) -> dict[str, tuple[Path, Path]]:
 def policy_file(policy_files: dict[str, tuple[Path, Path]]) -> Path:
     """The policy of vblrl."""
     return policy_files["vblrl"][1]
+
+
+@pytest.fixture(scope="session")
+def proposing_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A learner whose actor proposes to a search."""
+    import posterity
+    from posterity.cli import main
+
+    run = tmp_path_factory.mktemp("proposing") / "run"
+    agent = AGENT | {"policy": {"updates_per_step": 1}}
+    posterity.run("pendulum-gravity", out=run, agent=agent, tasks=1, iterations=2, steps_per_iteration=30)
+    out = run.with_suffix(".posterity")
+    assert main(["export", str(run), "--out", str(out), "--memory", "60"]) == 0
+    return out

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import posterity
+from posterity.agents.host_actor import HostActor
+from posterity.agents.vblrl_state import VblrlState
 from posterity.cli import main
 from posterity.commands.playing import MachinePlayer
 from posterity.control.machine import FUNCTION, Machine, read_machine, write_machine
 from posterity.control.server import Session, Step
 from posterity.errors import UserError
 from posterity.experiment.evaluate import never
+from posterity.types import Key, Spec
 
 METHODS = ["vblrl", "actor-critic", "npg", "lpg-ftw"]
 OBS = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -206,3 +209,21 @@ def test_a_wrong_observation_is_one_line(policy_file: Path, obs: object):
 def test_a_controller_takes_no_functions_for_a_policy(policy_file: Path):
     with pytest.raises(UserError, match="load it without reward= and terminated="):
         posterity.Controller.load(policy_file, reward=lambda obs, action, following: obs[:, 0])
+
+
+def test_an_actor_beside_a_plan_acts_at_once_and_the_search_goes_on_from_it(proposing_file: Path):
+    """Without time the action is the actor's. With time the search begins, in a new episode, from what it proposes."""
+    obs = np.array([1.0, 0.0, 0.0], np.float32)
+    with posterity.Controller.load(proposing_file) as controller:
+        at_once = controller.act(obs, budget_ms=0.0, first=True)
+        whole = controller.act(obs, first=True)
+        again = controller.act(obs, budget_ms=0.0)
+        state = controller._state
+        assert isinstance(state, VblrlState)
+        assert state.actor is not None
+        keys, actor = [Key.of(0)], state.actor.now.actor
+        assert isinstance(controller.spec, Spec)
+        its_own = HostActor(controller.spec).act(keys, obs[None], actor, state.normaliser, explores=False)[0]
+    np.testing.assert_allclose(at_once, its_own, rtol=1e-6)
+    np.testing.assert_allclose(again, its_own, rtol=1e-6)
+    assert whole != at_once

@@ -23,7 +23,7 @@ class Slow:
     def __init__(self, takes: float) -> None:
         self.takes, self.seconds, self.runs = takes, takes, 0
 
-    def run(self, key: Key, iteration: int, obs: object, model: object, plan: Plan) -> Plan:
+    def run(self, key: Key, iteration: int, obs: object, model: object, plan: Plan, first: bool) -> Plan:
         time.sleep(self.takes)
         self.runs += 1
         return Plan(plan.mean + jnp.float32(0.1), plan.variance)
@@ -53,6 +53,17 @@ def test_without_a_budget_the_whole_search_is_done_at_full_size(search: AnytimeS
     found, _ = decide(search, None, first=True)
     assert (found.iterations, small.runs, full.runs) == (3, 0, 3)
     np.testing.assert_allclose(found.mean, 0.3, atol=1e-6)
+
+
+def test_until_something_is_found_what_an_actor_proposes_is_the_answer(search: AnytimeSearch):
+    """And a search in time begins there."""
+    (rung,) = use(search, 1.0)
+    proposed = np.array([0.7], np.float32)
+    found = search.decide(Key.of(0), np.zeros(2, np.float32), NOBODY, True, 0.01, proposed)
+    np.testing.assert_array_equal(found.mean[0], proposed)
+    rung.takes = rung.seconds = 0.0
+    found = search.decide(Key.of(1), np.zeros(2, np.float32), NOBODY, False, None, proposed)
+    np.testing.assert_allclose(found.mean[0], 1.0, atol=1e-6)  # three times 0.1 above it
 
 
 def test_an_action_does_not_wait_for_an_iteration_that_is_late(search: AnytimeSearch):

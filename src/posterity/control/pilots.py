@@ -170,9 +170,15 @@ class ModelPilot(Pilot):
         here = _vblrl(state)
         if here.guard is not None:
             return self.agent.actor.act([key], obs[None], here.guard.playing, here.normaliser, explores=False)[0]
-        found = self.search.decide(key, obs, self._acting(here), first, budget)
+        model = self._acting(here)
+        found = self.search.decide(key, obs, model, first, budget, self._proposed(key, obs, model))
         self.iterations = found.iterations
         return self.agent.spec.decoded(found.mean[0])
+
+    def _proposed(self, key: Key, obs: HostArray, model: DynamicsModel) -> HostArray | None:
+        """[A] what the actor would do, at once; None: there is none."""
+        pair = model.actor_critic
+        return pair and self.agent.actor.act([key], obs[None], pair.actor, model.normaliser, explores=False)[0]
 
     def restart(self) -> None:
         """The agent's own choice acts."""

@@ -1,8 +1,11 @@
 """A search that has an answer at any time: CEM iterations as separate programs, in a thread of their own.
 
 `act` posts an observation, waits until its deadline, and takes the best mean found by then. Before the first iteration
-is done, that is the previous plan, one step on. What is found after the deadline is not lost: the next search begins
-there.
+is done, that is the previous plan, one step on, or where there is an actor its own action. What is found after the
+deadline is not lost: the next search begins there.
+
+What an actor would do from here on is among the candidates of every iteration, and in a new episode the search begins
+from it, as in a run.
 
 A plan at the settings' size may not fit into a control period. So there are several sizes (rungs), each with fewer
 candidates and particles than the next. The largest of which two iterations fit into the budget is taken, by the times
@@ -43,6 +46,7 @@ class Wish(NamedTuple):
     obs: HostArray  # [O]
     model: DynamicsModel
     mean: HostArray  # [T, A] where it begins
+    first: bool  # an episode begins
     deadline: float | None  # on the clock of time.perf_counter
 
 
@@ -67,12 +71,12 @@ class Rung:
         self._compiled = False
         self._lock = threading.Lock()  # the first call compiles, and nobody else should do so beside it
 
-    def run(self, key: Key, iteration: int, obs: HostArray, model: DynamicsModel, plan: Plan) -> Plan:
+    def run(self, key: Key, iteration: int, obs: HostArray, model: DynamicsModel, plan: Plan, first: bool) -> Plan:
         """The plan after one more iteration. All iterations of a search imagine with the same networks."""
         with self._lock:
             began = time.perf_counter()
             keys = [key.fold("networks")], [key.fold("search", iteration)]
-            found = self.improve(*keys, obs[None], model, plan)
+            found = self.improve(*keys, obs[None], model, plan, np.array([first and iteration == 0]))
             jax.block_until_ready(found)
             if self._compiled:
                 self._times.append(time.perf_counter() - began)
@@ -93,14 +97,18 @@ def _improved(
     obs: jax.Array,
     model: DynamicsModel,
     plan: Plan,
+    begins: jax.Array,
 ) -> Plan:
-    """One CEM iteration for one lane."""
+    """One CEM iteration for one lane. `begins`: nothing is known yet but what an actor proposes, if there is one."""
     returns = rollouts.forward(draw_key, model, obs)
+    proposals = rollouts.proposals(jax.random.fold_in(draw_key, 1), model, obs)
+    if proposals is not None:
+        plan = plan._replace(mean=jnp.where(begins, proposals.mean(axis=0), plan.mean))
 
     def score(key: jax.Array, candidates: jax.Array) -> jax.Array:
         return returns(key, candidates)[0].mean(axis=0)
 
-    return search.improved(search_key, score, plan)
+    return search.improved(search_key, score, plan, proposals)
 
 
 def sizes(planner: PlannerSettings) -> list[PlannerSettings]:
@@ -135,16 +143,29 @@ class AnytimeSearch:
         self._thread = threading.Thread(target=self._work, name="posterity-search", daemon=True)
         self._thread.start()
 
-    def decide(self, key: Key, obs: HostArray, model: DynamicsModel, first: bool, budget: float | None) -> Found:
-        """The best plan found within `budget` seconds; None: when the whole search is done."""
+    def decide(
+        self,
+        key: Key,
+        obs: HostArray,
+        model: DynamicsModel,
+        first: bool,
+        budget: float | None,
+        proposed: HostArray | None = None,
+    ) -> Found:
+        """The best plan found within `budget` seconds; None: when the whole search is done.
+
+        `proposed` [A]: an action that is better than the previous plan's as long as nothing is found.
+        """
         began = time.perf_counter()
         deadline = None if budget is None else began + budget
         with self._changed:
             number = self._found.number + 1 if self._wish is None else self._wish.number + 1
             start = self.fresh if first else shifted(self._found.mean, number - self._found.number, self.fresh)
+            if proposed is not None:
+                start = np.concatenate([proposed[None], start[1:]])
             self._begun = number if first else self._begun
             self._found = Found(number, start, 0)
-            self._wish = Wish(number, key, obs, model, start, deadline)
+            self._wish = Wish(number, key, obs, model, start, first, deadline)
             self._changed.notify_all()
             rung = self.choose(budget)
             hopeless = budget is not None and (rung.seconds is None or rung.seconds > budget)
@@ -167,7 +188,7 @@ class AnytimeSearch:
         """Compiles and times the sizes, from small to large, until one does not fit into `budget` any more."""
         for rung in self.rungs:
             for number in range(4):
-                rung.run(key.fold(number), 0, obs, model, self._plan(self.fresh))
+                rung.run(key.fold(number), 0, obs, model, self._plan(self.fresh), first=True)
             if budget is not None and rung.seconds is not None and rung.seconds > budget:
                 return
 
@@ -202,7 +223,7 @@ class AnytimeSearch:
         for iteration in range(self.iterations):
             if iteration and self._too_late(wish, rung):
                 return
-            plan = rung.run(wish.key, iteration, wish.obs, wish.model, plan)
+            plan = rung.run(wish.key, iteration, wish.obs, wish.model, plan, wish.first)
             mean = np.asarray(plan.mean)[0]
             with self._changed:
                 ahead = self._found.number - wish.number
