@@ -2,7 +2,7 @@
 
     for each step:      every few steps, ask whether another task explains them better           models/change.py
         the same        go on
-        one known       its posterior begins anew from the world's of today, and learns from what is kept of the task
+        one known       its posterior acts and learns on, from where it was left
         a new one       the world posterior becomes its prior, as where it is told
     after an iteration: learn from those of its steps that belong to the present task
 
@@ -40,6 +40,7 @@ class Known(NamedTuple):
     """What was believed of each of K tasks when it was last left. The present one's is in the agent's own state."""
 
     posterior: Posterior  # leaves [L, K, E, ...]
+    prior: Posterior  # leaves [L, K, E, ...]
     latents: jax.Array | None  # [L, K, E, M, Z]
     scales: FloatArray  # [L, K, 1 + O] how large squared errors usually are, in units of the foretold variance
     iterations: HostArray  # [L, K] that it learned from
@@ -90,10 +91,11 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         def room(leaf: jax.Array) -> jax.Array:
             return jnp.repeat(leaf[:, None], self.tasks, axis=1)
 
-        posterior = jax.tree.map(room, inner.task.posterior)
+        fresh = inner.task.posterior, inner.prior
+        posterior, prior = (jax.tree.map(room, each) for each in fresh)
         latents = None if inner.task_latents is None else room(inner.task_latents)
         scales = np.full((1, self.tasks, width), change.UNKNOWN)
-        known = Known(posterior, latents, scales, np.zeros((1, self.tasks), np.int64))
+        known = Known(posterior, prior, latents, scales, np.zeros((1, self.tasks), np.int64))
         odds = change.no_odds(self.tasks)
         dims = (self.agent.spec.obs_dim, len(self.agent.spec.low))
         shapes = ((1, BLOCK, dims[0]), (1, BLOCK, dims[1]), (1, BLOCK), (1, BLOCK, dims[0]))
@@ -131,7 +133,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         present, known = state.inner.task_number, self._with_present(state)
         world = self.agent.model_of("world", state.inner)
         memory = state.inner.replay, present
-        program = self._foretold([key.fold("detect") for key in keys], known[:2], world, *memory, *state.block)
+        program = self._foretold([key.fold("detect") for key in keys], known[:3], world, *memory, *state.block)
         told = Told(*(np.asarray(part, np.float64)[0] for part in program))
         nats, before = change.evidence(told, known.scales[0], present), Odds(state.odds.log[0], state.odds.since[0])
         young = self.agent.start_iterations + (NORMALISER_ITERATIONS - 1 if present == 0 else 0)
@@ -151,7 +153,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
     def _foretold_one(
         self,
         key: jax.Array,
-        beliefs: tuple[Posterior, jax.Array | None],
+        beliefs: tuple[Posterior, Posterior, jax.Array | None],
         world: DynamicsModel,
         memory: Replay,
         present: jax.Array,
@@ -172,7 +174,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
         inputs = world.normaliser.inputs
         seen = inputs(memory.obs[present], memory.action[present])
         near = change.nearness(inputs(obs, action), seen, memory.filled[present])
-        return *jax.vmap(of_task)(*beliefs), near
+        return *jax.vmap(of_task)(beliefs[0], beliefs[2]), near
 
     def _with_present(self, state: DetectingState) -> Known:
         """What is known of tasks, the present one as it is now."""
@@ -182,9 +184,10 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             return jnp.asarray(kept).at[:, place].set(now)
 
         posterior = jax.tree.map(put, state.known.posterior, inner.task.posterior)
+        prior = jax.tree.map(put, state.known.prior, inner.prior)
         kept, own = state.known.latents, inner.task_latents
         latents = None if kept is None or own is None else put(kept, own)
-        return Known(posterior, latents, state.known.scales, state.known.iterations)
+        return Known(posterior, prior, latents, state.known.scales, state.known.iterations)
 
     def _switched(self, keys: Keys, state: DetectingState, odds: Odds, now: int) -> DetectingState:
         """Another task is the present one, from the steps on that began to speak for it."""
@@ -196,7 +199,7 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             count -= 1  # it was begun in error and has learned nothing: its place is free
         back = now < self.tasks
         if back:
-            inner = self._returned(keys, inner, known, now, int(iterations[0, now]))
+            inner = self._returned(inner, known, now, int(iterations[0, now]))
         else:
             inner = self.agent.begin_task([key.fold("begin") for key in keys], inner._replace(task_number=count - 1))
             scales = known.scales.copy()
@@ -212,13 +215,23 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             decisions=state.decisions.with_one(state.seen, back, float(odds.log[now])),
         )
 
-    def _returned(self, keys: Keys, inner: VblrlState, known: Known, task: int, iterations: int) -> VblrlState:
-        """The agent in a task it has met before: what the world posterior has learned since is not given up."""
-        inner = inner._replace(task_number=task, iteration=iterations, step=0)
-        if self.agent.inference is not None and known.latents is not None:
-            recent = self.agent.inference.first(inner.replay, task)
-            inner = inner._replace(latents=known.latents[:, task], recent=recent)
-        return self.agent.fitting.again([key.fold("again") for key in keys], inner)
+    def _returned(self, inner: VblrlState, known: Known, task: int, iterations: int) -> VblrlState:
+        """The agent where it left a task."""
+
+        def of_task(leaf: jax.Array) -> jax.Array:
+            return leaf[:, task]
+
+        posterior, prior = (jax.tree.map(of_task, each) for each in (known.posterior, known.prior))
+        latents = None if known.latents is None else known.latents[:, task]
+        return inner._replace(
+            task=self.agent.programs.restart(posterior),
+            prior=prior,
+            task_latents=latents,
+            latents=latents,
+            task_number=task,
+            iteration=iterations,
+            step=0,
+        )
 
     def update(self, keys: Keys, state: DetectingState, rows: Transition) -> tuple[DetectingState, Info]:
         """Learns from the steps that belong to the present task."""

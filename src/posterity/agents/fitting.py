@@ -33,22 +33,18 @@ class Fitting:
         self.programs, self.inference = programs, inference
 
     def inherit(self, state: VblrlState) -> VblrlState:
-        """The task posterior begins as the world's, which is its prior, unless that knows of no other task yet."""
+        """The task posterior begins as the world's, which is its prior; in the first task that is no belief yet."""
         world = state.world.posterior
-        inherited = self.variant.inherits and state.met_others
+        inherited = self.variant.inherits and state.task_number > 0
         prior = self.programs.task_prior(world, state.width) if inherited else self.programs.fixed_prior(world)
         return state._replace(task=self.programs.restart(world), prior=prior, task_latents=state.latents)
 
-    def again(self, keys: Keys, state: VblrlState) -> VblrlState:
-        """A task met before: its posterior begins as the world's of today, and learns from what is kept of the task."""
-        if self.inference is not None:
-            state = state._replace(latents=self._latents(keys, state, self.inference))
-        state = self.inherit(state)
-        return self._fit(keys, state, ("task",))[0] if "task" in self._due(state.iteration) else state
-
     def posteriors(self, keys: Keys, state: VblrlState) -> tuple[VblrlState, Facts]:
         """The posteriors after fitting those that are due, and their losses."""
-        due = self._due(state.iteration + 1)
+        transitions = (state.iteration + 1) * self.budget.steps_per_iteration
+        due: tuple[Who, ...] = tuple(
+            who for who in self.variant.fitted if who == "world" or transitions >= self.settings.task_min_transitions
+        )
         if self.inference is not None:
             return self._with_latents(keys, state, due, self.inference)
         # On a GPU both are fitted in one program, which takes little longer than one of them.
@@ -74,16 +70,6 @@ class Fitting:
             state = state._replace(termination=ends)
         return state, facts
 
-    def _due(self, iterations: int) -> tuple[Who, ...]:
-        """The posteriors that are fitted after so many iterations of a task."""
-        enough = iterations * self.budget.steps_per_iteration >= self.settings.task_min_transitions
-        return tuple(who for who in self.variant.fitted if who == "world" or enough)
-
-    def _latents(self, keys: Keys, state: VblrlState, inference: TaskInference) -> jax.Array:
-        """[L, E, M, Z] which task this is, by the world posterior and what is kept of the task."""
-        world = state.world.posterior, state.task_number, state.normaliser
-        return inference.offline([key.fold("latent") for key in keys], *world, state.latents, state.replay)
-
     def _with_latents(
         self, keys: Keys, state: VblrlState, due: tuple[Who, ...], inference: TaskInference
     ) -> tuple[VblrlState, Facts]:
@@ -92,7 +78,8 @@ class Fitting:
             known = inference.remember(state.latents, state.world.posterior, state.task_number)
             state = state._replace(world=state.world._replace(posterior=known))
         state, facts = self._fit(keys, state, ("world",))
-        latents = self._latents(keys, state, inference)
+        world = state.world.posterior, state.task_number, state.normaliser
+        latents = inference.offline([key.fold("latent") for key in keys], *world, state.latents, state.replay)
         state = state._replace(latents=latents)
         facts["latent"] = jnp.mean(latents[:, 0], axis=1)  # [L, Z] as the first member has it
         if "task" in due:

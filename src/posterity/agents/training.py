@@ -250,15 +250,14 @@ class Training:
             return 1.0 / jnp.maximum(filled[task] if who == "task" else filled.sum(), 1)
         if self.settings.noise(who) == 0.0:  # a plain network is fitted to the likelihood alone
             return jnp.float32(0.0)
-        scale = self._prior_kl_scale(task, filled) if who == "task" and self.inherits else jnp.float32(1.0)
+        scale = self._prior_kl_scale(task, filled[task]) if who == "task" and self.inherits else jnp.float32(1.0)
         return scale * self.settings.learner.kl_weight
 
-    def _prior_kl_scale(self, task: jax.Array, filled: jax.Array) -> jax.Array:
+    def _prior_kl_scale(self, task: jax.Array, transitions: jax.Array) -> jax.Array:
         """How tightly the prior holds the task posterior: less and less where it is the world's, as data comes in."""
         settings = self.settings.learner
-        annealed = jnp.minimum(settings.prior_kl_anneal_transitions / jnp.maximum(filled[task], 1), 1.0)
-        met_others = (task > 0) | (filled[1:] > 0).any()
-        return jnp.where(met_others, jnp.maximum(annealed, settings.prior_kl_scale), 1.0)
+        annealed = jnp.minimum(settings.prior_kl_anneal_transitions / jnp.maximum(transitions, 1), 1.0)
+        return jnp.where(task > 0, jnp.maximum(annealed, settings.prior_kl_scale), 1.0)
 
     def fit_critic(
         self, key: jax.Array, training: CriticTraining, units: Normaliser, memory: Replay, task: jax.Array

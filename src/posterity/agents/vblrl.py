@@ -182,7 +182,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def _compares(self, state: VblrlState) -> bool:
         """Whether both posteriors have been fitted to this task, and one is the other's prior."""
         fitted = state.iteration * self.budget.steps_per_iteration >= self.settings.task_min_transitions
-        return len(self.variant.fitted) == 2 and self.training.inherits and state.met_others and fitted
+        return len(self.variant.fitted) == 2 and self.training.inherits and state.task_number > 0 and fitted
 
     def model_of(self, who: Who, state: VblrlState) -> DynamicsModel:
         """The task's model or the world's, as it is now."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from posterity.agents.guard import Guard
 from posterity.agents.inference import Recent
@@ -52,7 +51,7 @@ class VblrlState(NamedTuple):
     world: Learning  # leaves [L, E, ...]
     world_prior: Posterior
     task: Learning
-    prior: Posterior  # of the task posterior: the world's when the task began; the fixed one before others were met
+    prior: Posterior  # of the task posterior: the world posterior when the task began; in the first task the fixed one
     width: jax.Array  # [L] of that prior, where the posteriors are ensembles: how far tasks differ in their weights
     latents: jax.Array | None  # [L, E, M, Z] hypotheses about the task, for the world's networks; None: they take none
     task_latents: jax.Array | None  # those that the task's networks have learned with
@@ -69,11 +68,6 @@ class VblrlState(NamedTuple):
     task_number: int
     iteration: int  # of the present task
     step: int  # of the present iteration
-
-    @property
-    def met_others(self) -> bool:
-        """Whether the world posterior knows of other tasks than this one; whoever is back in the first has met some."""
-        return self.task_number > 0 or bool(np.asarray(self.replay.filled)[:, 1:].any())
 
     @property
     def actor_critic(self) -> ActorCritic | None:
