@@ -14,6 +14,7 @@ from posterity.models import change, replay
 from posterity.models.change import Odds
 from posterity.models.dynamics import NetworkSettings
 from posterity.models.elbo import LearnerSettings
+from posterity.models.latent import LatentSettings
 from posterity.planning.cem import PlannerSettings
 from posterity.types import Budget, Key, Spec, Transition
 
@@ -79,6 +80,19 @@ def test_a_task_that_comes_back_is_as_it_was_left(agent: Detecting, begun: Detec
     same = jax.tree.map(np.array_equal, back.inner.task.posterior, learned.inner.task.posterior)
     assert all(jax.tree.leaves(same))
     assert back.inner.iteration == NORMALISER_ITERATIONS  # units are not estimated again
+
+
+def test_a_task_that_comes_back_is_told_by_its_own_steps():
+    """Its latent goes on being inferred from the task's first transitions, not from another task's."""
+    agent = detecting(Vblrl(SPEC, SETTINGS.model_copy(update={"latent": LatentSettings(size=2)}), BUDGET), 1)
+    state = agent.begin_task(KEYS, agent.init(KEYS))
+    for iteration in range(2):
+        state, _ = agent.update(KEYS, state, rows(scale=1.0 + iteration))
+    back = switched(agent, switched(agent, state, BUDGET.tasks), 0).inner
+    assert back.recent is not None
+    np.testing.assert_array_equal(back.recent.obs[:, :20], back.replay.obs[:, 0, :20])
+    assert np.any(back.recent.obs[:, :20])
+    assert not np.any(back.recent.obs[:, 20:])
 
 
 def test_a_task_begun_in_error_leaves_its_place_free(agent: Detecting, begun: DetectingState):

@@ -223,7 +223,9 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
 
         posterior, prior = (jax.tree.map(of_task, each) for each in (known.posterior, known.prior))
         latents = None if known.latents is None else known.latents[:, task]
+        inference = self.agent.inference
         return inner._replace(
+            recent=inner.recent if inference is None else inference.first(inner.replay, task),
             task=self.agent.programs.restart(posterior),
             prior=prior,
             task_latents=latents,

@@ -62,6 +62,14 @@ class TaskInference:
         shapes = ((*rows, obs), (*rows, action), rows, (*rows, obs))
         return Recent(*(np.zeros(shape, np.float32) for shape in shapes))
 
+    def first(self, memory: Replay, task: int) -> Recent:
+        """What a memory of everything has of a task's first transitions."""
+        rows = self.empty(memory.filled.shape[0])
+        for room, kept in zip(rows, memory[:4], strict=True):
+            there = np.asarray(kept[:, task, : room.shape[1]])
+            room[:, : there.shape[1]] = there
+        return rows
+
     def due(self, seen: int) -> bool:
         """Whether the hypotheses are updated after `seen` transitions of a task: early on more often."""
         if seen > self.settings.transitions:
