@@ -85,11 +85,14 @@ def settings(**changes: Any) -> VblrlSettings:
     return VblrlSettings.model_validate(small | changes)
 
 
-@pytest.mark.parametrize("search", [0, 2])
-def test_an_actor_acts_alone_or_proposes_to_the_search(search: int):
-    """Both act within the bounds and learn; alone, an evaluation plays the likeliest action, whatever the key."""
+@pytest.mark.parametrize(("search", "latent"), [(0, 0), (2, 0), (0, 2), (2, 2)])
+def test_an_actor_acts_alone_or_proposes_to_the_search(search: int, latent: int):
+    """Both act within the bounds and learn; alone, an evaluation plays the likeliest action, whatever the key.
+
+    Where tasks have a latent, an actor that acts alone is told it.
+    """
     planner = {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": search, "particles": 2}
-    agent = Vblrl(SPEC, settings(planner=planner), Budget(2, 2, 6))
+    agent = Vblrl(SPEC, settings(planner=planner, latent={"size": latent}), Budget(2, 2, 6))
     keys = [Key.of(0), Key.of(1)]
     state = agent.begin_task(keys, agent.init(keys))
     info: Info = {}
@@ -107,11 +110,14 @@ def test_an_actor_acts_alone_or_proposes_to_the_search(search: int):
         rows = Transition(*(np.stack(column, axis=1) for column in zip(*met, strict=True)))
         state, info = agent.update(keys, state, rows)
     assert np.isfinite(info["value_error"]).all()
+    assert state.actor is not None
+    assert state.actor.now.actor[0].weight.shape[-2] == SPEC.obs_dim + (0 if search else latent)
     own = agent.snapshot(keys, state)
     plays = [agent.policy(own, own, "train", "").act([key.fold(n) for key in keys], obs, first) for n in range(2)]
     assert (plays[0] == plays[1]).all() == (search == 0)
     back = [agent.policy(own, own, "back", variant).act(keys, obs, first) for variant in agent.back_variants]
-    assert all((action == plays[0]).all() for action in back) == (search == 0)  # its own actor and today's are one here
+    if not latent:  # then its own actor and today's are one here; else the task's latent has moved since
+        assert all((action == plays[0]).all() for action in back) == (search == 0)
 
 
 def test_without_a_search_and_without_an_actor_nobody_acts():

@@ -8,7 +8,7 @@ import numpy as np
 
 from posterity.agents import lanes
 from posterity.agents.host_actor import HostActor, normals
-from posterity.models import actor_critic, normaliser
+from posterity.models import actor_critic, latent, mlp, normaliser
 from posterity.models.actor_critic import ActionBox
 from posterity.types import Key, Spec
 
@@ -52,3 +52,18 @@ def test_normals_are_normal_and_each_key_has_its_own():
     assert abs((np.abs(drawn) > 1.96).mean() - 0.05) < 5 * (0.05 * 0.95 / count) ** 0.5
     assert abs((drawn[1:] * drawn[:-1]).mean()) < 5 / count**0.5
     np.testing.assert_array_equal(drawn[:2], normals([Key.of(3).fold("step", step, "act") for step in range(2)], 4))
+
+
+def test_an_actor_that_is_told_the_task_acts_by_what_is_believed_of_it():
+    """The mean of the first member's hypotheses, in every lane; and anew when the belief changes."""
+    host, units, obs = HostActor(SPEC), lanes.repeated(normaliser.identity(3, 2), 2), np.ones((2, 3), np.float32)
+    box = ActionBox(jnp.float32(SPEC.low), jnp.float32(SPEC.high))
+    made = [actor_critic.init(jax.random.key(lane), 3, 2, (8,), 2, context=4).now.actor for lane in range(2)]
+    actors = jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
+    for seed in (5, 6):
+        latents = jax.random.normal(jax.random.key(seed), (2, 3, 7, 4))
+        acted = host.act(KEYS, obs, actors, units, explores=False, latents=latents)
+        for lane in range(2):
+            own = mlp.conditioned(made[lane], latent.told(latents[lane]))
+            alone = actor_critic.mean_action(own, normaliser.identity(3, 2), jnp.asarray(obs[lane]), box)
+            np.testing.assert_allclose(acted[lane], alone, rtol=1e-4, atol=1e-6)

@@ -44,3 +44,18 @@ def test_no_value_leaves_what_rewards_allow():
     wild = jax.tree.map(lambda leaf: leaf + 100.0, fresh().now.critics)
     worth = actor_critic.value(fresh().now._replace(critics=wild), UNITS, jnp.ones((4, 1)), BOX, GAMMA)
     np.testing.assert_allclose(worth, 10.0)
+
+
+def test_networks_of_one_task_say_what_they_say_when_they_are_told_it():
+    """Its context is put into the first layer, once, instead of beside every observation."""
+    made = actor_critic.init(jax.random.key(0), 3, 2, (8,), 2, context=4).now
+    units, box = normaliser.identity(3, 2), ActionBox(-jnp.ones(2), jnp.ones(2))
+    context, obs = jax.random.normal(jax.random.key(1), (4,)), jax.random.normal(jax.random.key(2), (5, 3))
+    own, beside = actor_critic.in_task(made, context), jnp.broadcast_to(context, (5, 4))
+    noise = jax.random.normal(jax.random.key(3), (5, 2))
+    action, density = actor_critic.drawn_action(noise, own.actor, units, obs, box)
+    told = actor_critic.drawn_action(noise, made.actor, units, obs, box, beside)
+    np.testing.assert_allclose(action, told[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(density, told[1], rtol=1e-4)
+    values = actor_critic.values(made.critics, units, obs, action, 0.9, beside)
+    np.testing.assert_allclose(actor_critic.values(own.critics, units, obs, action, 0.9), values, rtol=1e-4, atol=1e-6)

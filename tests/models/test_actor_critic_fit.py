@@ -66,3 +66,24 @@ def test_the_actor_keeps_the_entropy_it_is_told(entropy: float):
     begin = fresh()._replace(log_alpha=jnp.log(jnp.float32(0.28)))
     fit = jax.jit(lambda now: actor_critic_fit.fit(jax.random.key(1), now, UNITS, one_step, BOX, GAMMA, 6000, entropy))
     assert abs(float(fit(begin)[1].entropy) - entropy) < 0.15
+
+
+def test_told_which_task_it_is_the_actor_does_what_pays_there():
+    """In one and the same place the best action is the task's own: -1 in one task, 1 in the other. Untold it is 0."""
+
+    def batch(key: jax.Array) -> StepBatch:
+        task_key, action_key = jax.random.split(key)
+        task = jnp.where(jax.random.uniform(task_key, (64, 1)) < 0.5, -1.0, 1.0)
+        action = jax.random.uniform(action_key, (64, 1), minval=-2.0, maxval=2.0)
+        nowhere = jnp.zeros((64, 1))
+        return StepBatch(nowhere, action, 1.0 - (action - task)[:, 0] ** 2, nowhere, jnp.ones(64), task)
+
+    begin = actor_critic.init(jax.random.key(0), 1, 1, (16,), 3, context=1)
+    begin = actor_critic.widened(begin, jnp.float32(-8.0), jnp.float32(1.0), GAMMA)
+    fit = jax.jit(lambda now: actor_critic_fit.fit(jax.random.key(1), now, UNITS, batch, BOX, GAMMA, 4000))
+    now = fit(begin)[0].now
+    for task in (-1.0, 1.0):
+        own = actor_critic.in_task(now, jnp.array([task]))
+        assert abs(float(actor_critic.mean_action(own.actor, UNITS, jnp.zeros((1, 1)), BOX)[0, 0]) - task) < 0.2
+        worth = actor_critic.value(own, UNITS, jnp.zeros((1, 1)), BOX, GAMMA)
+        np.testing.assert_allclose(worth, 1.0, atol=0.2)

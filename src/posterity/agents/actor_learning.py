@@ -11,6 +11,9 @@ draws than on real transitions, and no larger on means (results/notes/32).
 
 Imagined transitions help most when few have happened, and later keep the critics from what is better than the model.
 So their share of a batch falls with the number of real ones.
+
+Where tasks have a latent and the actor acts alone, actor and critics are told it: a transition comes with a draw of
+what is believed of its task's, and an imagined one with a draw of the present task's.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from posterity.models.actor_critic import (
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
+from posterity.models.posterior import Latents
 from posterity.models.replay import Replay, Rows
 from posterity.types import Spec
 
@@ -54,11 +58,13 @@ class ActorCriticLearning:
         particles: int = 0,
         hidden: tuple[int, ...] = actor_critic.HIDDEN,
         alone: bool = True,
+        context: int = 0,
     ) -> None:
         """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines.
 
-        `alone`: the actor acts, and no plan does.
+        `alone`: the actor acts, and no plan does. `context`: numbers that say which task it is.
         """
+        self.context = context
         self.entropy = actor_critic_fit.ENTROPY_ALONE if alone else actor_critic_fit.ENTROPY_BESIDE_A_PLAN
         self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
         self.network, self.particles, self.hidden = network, particles, hidden
@@ -67,7 +73,7 @@ class ActorCriticLearning:
 
     def init(self, key: jax.Array) -> ActorCriticTraining:
         """Networks that know nothing."""
-        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low), self.hidden)
+        return actor_critic.init(key, self.spec.obs_dim, len(self.spec.low), self.hidden, context=self.context)
 
     def fit(
         self,
@@ -77,20 +83,25 @@ class ActorCriticLearning:
         memory: Replay,
         task: jax.Array,
         model: DynamicsModel | None = None,
+        known: Latents | None = None,
     ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
-        """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones."""
+        """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones.
+
+        `known` [K, Z]: what is believed of every task's latent, where actor and critics are told it.
+        """
         size = actor_critic_fit.BATCH_SIZE
         happened = memory.filled.sum() if self.earlier_share else memory.filled[task]
         share = self.imagined_share * jnp.minimum(1.0, FADES / jnp.maximum(happened, 1))
         more: Callable[[jax.Array], StepBatch] | None = None
         if model is not None and self.imagined_share:
             more = _drawn_from(
-                *self.imagine(jax.random.fold_in(key, 1), training.now.actor, units, memory, task, model), size
+                *self.imagine(jax.random.fold_in(key, 1), training.now.actor, units, memory, task, model, known), size
             )
 
         def draw(k: jax.Array) -> StepBatch:
             rows = replay.sample_mixed(k, memory, task, self.earlier_share, size)
             batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
+            batch = batch._replace(context=_context(jax.random.fold_in(k, 2), known, rows.task))
             return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, share)
 
         rows, filled = replay.transitions(memory, task)
@@ -106,6 +117,7 @@ class ActorCriticLearning:
         memory: Replay,
         task: jax.Array,
         model: DynamicsModel,
+        known: Latents | None = None,
     ) -> tuple[StepBatch, jax.Array]:
         """Imagined transitions [M, ...], and whether each of them counts [M]."""
         assert self.network is not None
@@ -115,13 +127,15 @@ class ActorCriticLearning:
         rows = replay.sample_mixed(start_key, memory, task, self.earlier_share, count * ROLLOUTS)
         start = rows.obs.reshape(count, ROLLOUTS, -1)
         probe = replay.sample_task(probe_key, memory, task, 512)
+        context = _context(jax.random.fold_in(probe_key, 1), known, jnp.full(start.shape[:2], task))
         usual = jnp.quantile(self._doubt(networks, units, probe.obs[None], probe.action[None]), KNOWN)
 
         def walk(
             now: tuple[jax.Array, jax.Array], k: jax.Array
         ) -> tuple[tuple[jax.Array, jax.Array], tuple[StepBatch, jax.Array]]:
             place, going = now
-            action, _ = actor_critic.sample_action(k, actor, units, place, self.box)
+            noise = jax.random.normal(k, (*place.shape[:-1], len(self.spec.low)))
+            action, _ = actor_critic.drawn_action(noise, actor, units, place, self.box, context)
             prediction = model.predict_each(networks, place, action, network)
             reward, following = model.normaliser.outcome(place, prediction.mean)
             going = going * (self._doubt(networks, units, place, action) <= usual)
@@ -136,6 +150,8 @@ class ActorCriticLearning:
                 ends = termination.probability(model.termination, units, flat.next_obs)
                 over = (ends > 0.5).astype(jnp.float32)
             made = StepBatch(flat.obs, flat.action, flat.reward, flat.next_obs, over)
+            if context is not None:
+                made = made._replace(context=context.reshape(-1, context.shape[-1]))
             return (following, going * (1.0 - over.reshape(going.shape))), (made, going.reshape(-1))
 
         _, (made, counts) = jax.lax.scan(walk, (start, jnp.ones(start.shape[:2])), jax.random.split(walk_key, LENGTH))
@@ -149,6 +165,13 @@ class ActorCriticLearning:
         assert self.network is not None
         told = dynamics.forecast(networks, units.inputs(obs, action), self.network)
         return jnp.sqrt(told.epistemic.mean(axis=-1))
+
+
+def _context(key: jax.Array, known: Latents | None, task: jax.Array | None) -> jax.Array | None:
+    """[..., Z] draws of what is believed of the latents of tasks [...]; None: nobody is told."""
+    if known is None or task is None:
+        return None
+    return known.mean[task] + jax.nn.softplus(known.rho[task]) * jax.random.normal(key, known.mean[task].shape)
 
 
 def _mixed(key: jax.Array, real: StepBatch, imagined: Callable[[jax.Array], StepBatch], share: jax.Array) -> StepBatch:

@@ -63,7 +63,10 @@ class Fitting:
             critic, facts["value_error"] = self.programs.fit_critic(keys, state.critic, *data)
             state = state._replace(critic=critic)
         if state.actor is not None:
-            actor, told = self.programs.fit_actor(keys, state.actor, *data, model)
+            known = None
+            if self.inference is not None and state.guard is not None:  # it acts alone, and is told which task it is
+                known = self.inference.told(state.latents, state.world.posterior, state.task_number)
+            actor, told = self.programs.fit_actor(keys, state.actor, *data, model, known)
             state, facts = state._replace(actor=actor), facts | told._asdict()
         if state.termination is not None:
             ends, facts["termination_accuracy"] = self.programs.fit_termination(keys, state.termination, *data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from scipy.special import ndtri
 
@@ -25,6 +26,7 @@ class _Seen(NamedTuple):
 
     actor: Layers
     normaliser: Normaliser
+    latents: jax.Array | None
     layers: tuple[Affine, ...]  # weights [L, inputs, outputs], biases [L, 1, outputs]
 
 
@@ -35,11 +37,24 @@ class HostActor:
         self.range = Range.of(spec)
         self._seen: _Seen | None = None
 
-    def act(self, keys: Keys, obs: HostArray, actor: Layers, normaliser: Normaliser, explores: bool) -> HostArray:
-        """[L, A] draws of the policy for observations [L, O] if it explores, else its likeliest actions."""
-        if self._seen is None or self._seen.actor is not actor or self._seen.normaliser is not normaliser:
-            self._seen = _Seen(actor, normaliser, _on_the_host(actor, normaliser))
-        outputs = plain_actor.outputs(self._seen.layers, obs[:, None])[:, 0]
+    def act(
+        self,
+        keys: Keys,
+        obs: HostArray,
+        actor: Layers,
+        normaliser: Normaliser,
+        explores: bool,
+        latents: jax.Array | None = None,
+    ) -> HostArray:
+        """[L, A] draws of the policy for observations [L, O] if it explores, else its likeliest actions.
+
+        `latents` [L, E, M, Z]: hypotheses about the task, for an actor that is told them.
+        """
+        seen = self._seen
+        if seen is None or not (seen.actor is actor and seen.normaliser is normaliser and seen.latents is latents):
+            layers = _on_the_host(actor, normaliser, latents)
+            self._seen = seen = _Seen(actor, normaliser, latents, layers)
+        outputs = plain_actor.outputs(seen.layers, obs[:, None])[:, 0]
         size = outputs.shape[1] // 2
         raw = outputs[:, :size]
         if explores:
@@ -56,7 +71,9 @@ def normals(keys: Keys, count: int) -> HostArray:
     return ndtri((words + 0.5) / 2.0**32).astype(np.float32)
 
 
-def _on_the_host(actor: Layers, normaliser: Normaliser) -> tuple[Affine, ...]:
+def _on_the_host(actor: Layers, normaliser: Normaliser, latents: jax.Array | None) -> tuple[Affine, ...]:
     """The layers, ready for raw observations."""
     layers = [Affine(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in actor]
+    if latents is not None:
+        layers = plain_actor.in_task(layers, np.asarray(latents))
     return plain_actor.folded(layers, np.asarray(normaliser.input_mean), np.asarray(normaliser.input_scale))

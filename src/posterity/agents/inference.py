@@ -4,6 +4,7 @@ begin       before anything is known: one of the tasks met so far, or a new one
 online      from the transitions of the iteration that is under way
 offline     from the task's transitions in the replay, after the world posterior has learned from them
 of_task     of an earlier task, as the world posterior has it by now
+told        what an actor learns by: the latents of all tasks, the present one's as its hypotheses are
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class TaskInference:
         self.offline = lanes.compiled(self._offline, precision)
         self.of_task = lanes.compiled(self._of_task, precision)
         self.remember = lanes.compiled(self._remember, precision)
+        self.told = lanes.compiled(self._told, precision)
 
     def empty(self, count: int) -> Recent:
         """Nothing was met yet, in `count` lanes."""
@@ -125,6 +127,10 @@ class TaskInference:
     def _remember(self, latents: jax.Array, world: Posterior, task: jax.Array) -> Posterior:
         known = jax.vmap(lambda some, each: latent.remembered(some, each, task))(latents, _known(world))
         return world._replace(latents=known)
+
+    def _told(self, latents: jax.Array, world: Posterior, task: jax.Array) -> Latents:
+        known = jax.tree.map(lambda leaf: leaf[0], _known(world))
+        return latent.remembered(latents[0], known, task)
 
     def _of_task(self, key: jax.Array, world: Posterior, task: jax.Array) -> jax.Array:
         known = _known(world)

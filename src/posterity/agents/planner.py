@@ -18,7 +18,8 @@ from posterity.agents.base import Info, Keys, Policy
 from posterity.agents.inference import Adaptation
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
-from posterity.models import actor_critic
+from posterity.models import actor_critic, latent
+from posterity.models.actor_critic import ActorCritic
 from posterity.models.dynamics import DynamicsModel
 from posterity.planning.cem import Plan
 from posterity.planning.rollout import Returns
@@ -83,8 +84,7 @@ class Planner:
 
     def _actor_alone(self, explores: bool, key: jax.Array, obs: jax.Array, model: DynamicsModel) -> jax.Array:
         """A draw of the policy if it explores, else its likeliest action."""
-        assert model.actor_critic is not None
-        what = model.actor_critic.actor, model.normaliser, obs, self.rollouts.box
+        what = _of_its_task(model).actor, model.normaliser, obs, self.rollouts.box
         return actor_critic.sample_action(key, *what)[0] if explores else actor_critic.mean_action(*what)
 
     def _of_two_actors(self, obs: jax.Array, task: DynamicsModel, world: DynamicsModel) -> tuple[jax.Array, jax.Array]:
@@ -92,7 +92,7 @@ class Planner:
 
         Also returns whether it is today's.
         """
-        pairs = [model.actor_critic for model in (task, world) if model.actor_critic is not None]
+        pairs = [_of_its_task(model) for model in (task, world)]
         actions = jnp.stack([actor_critic.mean_action(p.actor, task.normaliser, obs, self.rollouts.box) for p in pairs])
         here = jnp.broadcast_to(obs, (len(pairs), *obs.shape))
         told = [actor_critic.values(p.critics, task.normaliser, here, actions, self.rollouts.gamma) for p in pairs]
@@ -148,6 +148,13 @@ class Planner:
             return returns(k, candidates)[0].mean(axis=0)
 
         return self.search.improved(search_key, score, begin, proposals), last_key
+
+
+def _of_its_task(model: DynamicsModel) -> ActorCritic:
+    """Actor and critics, told which task it is if there are latents."""
+    pair = model.actor_critic
+    assert pair is not None
+    return pair if model.latents is None else actor_critic.in_task(pair, latent.told(model.latents))
 
 
 class PlannedPolicy(Policy):

@@ -76,6 +76,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
     def _actor_learning(self) -> ActorCriticLearning:
         """How an actor learns beside the model, if there is one."""
         settings = self.settings
+        alone = settings.planner.cem_iterations == 0
         return ActorCriticLearning(
             self.spec,
             settings.value.gamma,
@@ -84,7 +85,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             settings.policy.imagined_share,
             settings.network,
             settings.planner.particles,
-            alone=settings.planner.cem_iterations == 0,
+            alone=alone,
+            context=settings.latent.size if alone else 0,
         )
 
     # Algorithm 1 -------------------------------------------------------------------------------------------------
@@ -112,7 +114,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if self._explores(state):
             return state._replace(step=state.step + 1), self.planner.random_actions(keys)
         if state.guard is not None:
-            action = self.actor.act(keys, obs, state.guard.playing, state.normaliser, explores=True)
+            who = state.guard.playing, state.normaliser
+            action = self.actor.act(keys, obs, *who, explores=True, latents=state.latents)
             return state._replace(step=state.step + 1), action
         model = self.acting(state)
         search = self.planner.explore if state.actor is not None else self.planner.plan

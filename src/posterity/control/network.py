@@ -30,6 +30,7 @@ from posterity.types import HostArray, Spec
 
 PLAYING = "state.guard.playing"  # [1, ...] in actor-critic and vblrl; there only if an actor acts alone
 LEARNED = ("state.training.actor_optimiser.count", "state.actor.actor_optimiser.count")  # [1] steps on that actor
+LATENTS = "state.latents"  # [1, E, M, Z] in vblrl; there only if tasks have a latent
 THETA = "state.policy.theta"  # [1, d] layer after layer, in each the weights [inputs, outputs], then the biases
 Arrays = Mapping[str, HostArray]
 
@@ -108,6 +109,8 @@ def _playing(machine: Machine, spec: Spec) -> tuple[Affine, ...]:
     if any(part.shape != (1, spec.obs_dim + len(spec.low)) for part in units) or not (units[1] > 0).all():
         raise ValueError("its normaliser is of other spaces")
     actor = [Affine(weight[0], bias[0]) for weight, bias in _layers(machine.arrays, PLAYING)]
+    if LATENTS in machine.arrays:  # an actor that is told which task it is: what is believed by now
+        actor = plain_actor.in_task(actor, machine.arrays[LATENTS][0])
     _check("actor", spec, actor)
     with np.errstate(all="ignore"):  # what becomes infinite is told by the check of the layers
         folded = plain_actor.folded(actor, *(part[0] for part in units))

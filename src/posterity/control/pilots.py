@@ -169,7 +169,8 @@ class ModelPilot(Pilot):
         """The first action of the best plan found in time; of an actor that acts alone, the likeliest, at once."""
         here = _vblrl(state)
         if here.guard is not None:
-            return self.agent.actor.act([key], obs[None], here.guard.playing, here.normaliser, explores=False)[0]
+            who = here.guard.playing, here.normaliser
+            return self.agent.actor.act([key], obs[None], *who, explores=False, latents=here.latents)[0]
         model = self._acting(here)
         found = self.search.decide(key, obs, model, first, budget, self._proposed(key, obs, model))
         self.iterations = found.iterations

@@ -8,6 +8,8 @@ makes critics believe in actions nobody tried. Where they have no data the criti
 less their deviation is a careful estimate (REDQ, Chen et al. 2021, takes the least of a random two). Hidden layers are
 normalised (DroQ, Hiraoka et al. 2022), and no value leaves the bounds of what rewards so far allow.
 
+An actor and critics may be told which task it is: a context z beside the observation, the same for all steps of a task.
+
 alpha is learned too: it keeps the entropy of the actor at a level that is given. How all of it is learned is in
 `actor_critic_fit.py`.
 """
@@ -80,6 +82,7 @@ class StepBatch(NamedTuple):
     reward: jax.Array  # [B]
     next_obs: jax.Array  # [B, O]
     terminated: jax.Array  # [B] 1 where nothing follows
+    context: jax.Array | None = None  # [B, Z] which task it is; None: the networks are not told
 
 
 class ActorCriticLoss(NamedTuple):
@@ -91,13 +94,21 @@ class ActorCriticLoss(NamedTuple):
 
 
 def init(
-    key: jax.Array, obs_dim: int, action_dim: int, hidden: tuple[int, ...] = HIDDEN, critics: int = CRITICS
+    key: jax.Array,
+    obs_dim: int,
+    action_dim: int,
+    hidden: tuple[int, ...] = HIDDEN,
+    critics: int = CRITICS,
+    context: int = 0,
 ) -> ActorCriticTraining:
-    """An actor with actions around the middle of the range, and critics for which nothing is worth anything."""
+    """An actor with actions around the middle of the range, and critics for which nothing is worth anything.
+
+    `context`: numbers Z that say which task it is.
+    """
     actor_key, critic_key = jax.random.split(key)
-    *layers, last = _quiet(mlp.init(actor_key, (obs_dim, *hidden, 2 * action_dim)))
+    *layers, last = _quiet(mlp.init(actor_key, (obs_dim + context, *hidden, 2 * action_dim)))
     actor = (*layers, last._replace(bias=last.bias.at[action_dim:].set(_raw(INITIAL_LOG_STD))))
-    sizes = (obs_dim + action_dim, *hidden, 1)
+    sizes = (obs_dim + action_dim + context, *hidden, 1)
     ensemble = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, critics))
     nothing = jnp.float32(0.0)
     log_alpha = jnp.log(jnp.float32(INITIAL_ALPHA))
@@ -121,8 +132,15 @@ def _adam_state(params: Layers | jax.Array) -> optax.OptState:
     return optax.scale_by_adam().init(params)  # pyright: ignore[reportArgumentType]
 
 
-def _normalised(layers: Layers, x: jax.Array) -> jax.Array:
+def _normalised(layers: Layers, x: jax.Array, context: jax.Array | None) -> jax.Array:
+    x = x if context is None else jnp.concatenate([x, context], axis=-1)
     return mlp.apply(layers, x, jax.nn.relu, normalise=True)
+
+
+def in_task(pair: ActorCritic, context: jax.Array) -> ActorCritic:
+    """The networks of one task, whose context [Z] is given: they are told no more."""
+    critics = jax.vmap(lambda one: mlp.conditioned(one, context))(pair.critics)
+    return pair._replace(actor=mlp.conditioned(pair.actor, context), critics=critics)
 
 
 # Acting --------------------------------------------------------------------------------------------------------------
@@ -147,9 +165,10 @@ def drawn_action(
     normaliser: Normaliser,
     obs: jax.Array,
     box: ActionBox,
+    context: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`sample_action` with normals [..., A] that are there already."""
-    mean, log_std = _outputs(actor, normaliser, obs)
+    """`sample_action` with normals [..., A] that are there already, and contexts [..., Z] if the actor takes them."""
+    mean, log_std = _outputs(actor, normaliser, obs, context)
     raw = mean + jnp.exp(log_std) * noise
     # log(1 - tanh(x)^2), without the loss of digits where tanh is nearly one
     squash = 2.0 * (jnp.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
@@ -157,11 +176,13 @@ def drawn_action(
     return _scaled(jnp.tanh(raw), box), density
 
 
-def _outputs(actor: Layers, normaliser: Normaliser, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _outputs(
+    actor: Layers, normaliser: Normaliser, obs: jax.Array, context: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Mean and log deviation [..., A] before the squashing. The deviation's bounds are soft."""
     size = obs.shape[-1]
     centre, scale = (mlp.across(part[:size], obs) for part in (normaliser.input_mean, normaliser.input_scale))
-    mean, raw = jnp.split(_normalised(actor, (obs - centre) / scale), 2, axis=-1)
+    mean, raw = jnp.split(_normalised(actor, (obs - centre) / scale, context), 2, axis=-1)
     low, high = LOG_STD
     return mean, low + 0.5 * (high - low) * (1.0 + jnp.tanh(raw))
 
@@ -181,10 +202,14 @@ def values(
     obs: jax.Array,
     action: jax.Array,
     gamma: float,
+    context: jax.Array | None = None,
 ) -> jax.Array:
-    """[E, ...] what each critic says of actions [..., A] in observations [..., O], in units of the reward."""
+    """[E, ...] what each critic says of actions [..., A] in observations [..., O], in units of the reward.
+
+    `context` [..., Z], if critics take one.
+    """
     inputs = normaliser.inputs(obs, action)
-    told = jax.vmap(lambda one: _normalised(one, inputs)[..., 0])(critics)
+    told = jax.vmap(lambda one: _normalised(one, inputs, context)[..., 0])(critics)
     return told * scale(normaliser, gamma)
 
 

@@ -85,22 +85,25 @@ class Learner(NamedTuple):
             now, error = self.critic_step(now, batch, targets[number])
             errors.append(error)
         followed = jax.tree.map(lambda old, new: old + TAU * (new - old), now.targets, now.now.critics)
-        now, std, entropy = self.actor_step(now._replace(targets=followed), drawn.batches.obs[-1], drawn.noise)
+        last = jax.tree.map(lambda leaf: leaf[-1], drawn.batches)
+        now, std, entropy = self.actor_step(now._replace(targets=followed), last, drawn.noise)
         return now, ActorCriticLoss(jnp.stack(errors).mean(), std, entropy)
 
-    def draws(self, noise: jax.Array, actor: Layers, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def draws(
+        self, noise: jax.Array, actor: Layers, obs: jax.Array, context: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
         """Actions of the policy and their log densities."""
-        return actor_critic.drawn_action(noise, actor, self.normaliser, obs, self.box)
+        return actor_critic.drawn_action(noise, actor, self.normaliser, obs, self.box, context)
 
-    def values(self, critics: Layers, obs: jax.Array, action: jax.Array) -> jax.Array:
+    def values(self, critics: Layers, obs: jax.Array, action: jax.Array, context: jax.Array | None) -> jax.Array:
         """[E, ...] what each critic says."""
-        return actor_critic.values(critics, self.normaliser, obs, action, self.gamma)
+        return actor_critic.values(critics, self.normaliser, obs, action, self.gamma, context)
 
     def targets(self, training: ActorCriticTraining, batches: StepBatch, noise: jax.Array) -> jax.Array:
         """[S, B] what the critics are to say of S batches. Actor and targets hardly move from one to the next."""
-        now = training.now
-        action, density = self.draws(noise, now.actor, batches.next_obs)
-        told = actor_critic.careful(self.values(training.targets, batches.next_obs, action))
+        now, context = training.now, batches.context
+        action, density = self.draws(noise, now.actor, batches.next_obs, context)
+        told = actor_critic.careful(self.values(training.targets, batches.next_obs, action, context))
         soft = jnp.clip(told, now.least, now.most) - jnp.exp(training.log_alpha) * density
         return batches.reward + self.gamma * jnp.where(batches.terminated > 0, 0.0, soft)
 
@@ -111,7 +114,7 @@ class Learner(NamedTuple):
         now = training.now
 
         def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
-            said = self.values(critics, batch.obs, batch.action)
+            said = self.values(critics, batch.obs, batch.action, batch.context)
             error = (((said - target[None]) / self.unit) ** 2).mean(axis=1)
             return error.sum(), error.mean()
 
@@ -120,15 +123,15 @@ class Learner(NamedTuple):
         return training._replace(now=now._replace(critics=critics), critic_optimiser=optimiser), error
 
     def actor_step(
-        self, training: ActorCriticTraining, obs: jax.Array, noise: jax.Array
+        self, training: ActorCriticTraining, batch: StepBatch, noise: jax.Array
     ) -> tuple[ActorCriticTraining, jax.Array, jax.Array]:
         """One step on the actor and on alpha. Returns by how much critics disagree, and the actor's entropy."""
         now, unit = training.now, self.unit
         alpha = jnp.exp(training.log_alpha)
 
         def loss(actor: Layers) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            action, density = self.draws(noise, actor, obs)
-            told = self.values(now.critics, obs, action)
+            action, density = self.draws(noise, actor, batch.obs, batch.context)
+            told = self.values(now.critics, batch.obs, action, batch.context)
             return ((alpha * density - actor_critic.careful(told)) / unit).mean(), (
                 density.mean(),
                 (actor_critic.disagreement(told) / unit).mean(),

@@ -98,7 +98,7 @@ class DynamicsModel(NamedTuple):
         if self.latents is None:
             return networks
         place = jax.random.randint(jax.random.fold_in(key, count), (count,), 0, self.latents.shape[1])
-        return jax.vmap(conditioned)(networks, self.latents[member, place])
+        return jax.vmap(mlp.conditioned)(networks, self.latents[member, place])
 
     def predict(self, networks: Layers, obs: jax.Array, action: jax.Array, settings: NetworkSettings) -> Prediction:
         """[P, N, 1 + O] what each of P networks predicts for its own observations [P, N, O] and actions [N, A]."""
@@ -154,13 +154,6 @@ def init(
     first, *rest = mlp.init(key, settings.sizes(obs_dim, action_dim, latent))
     taken = jnp.where(jnp.arange(first.weight.shape[0]) < obs_dim + action_dim, 1.0, LATENT_GAIN)
     return posterior.init((first._replace(weight=first.weight * taken[:, None]), *rest), scale)
-
-
-def conditioned(weights: Layers, latent: jax.Array) -> Layers:
-    """The network of one hypothesis: a latent [Z] that is given moves the first layer's bias, and no more."""
-    (weight, bias), *rest = weights
-    size = latent.shape[-1]
-    return (mlp.Layer(weight[:-size], bias + latent @ weight[-size:]), *rest)
 
 
 def forward(weights: Layers, inputs: jax.Array, settings: NetworkSettings) -> Prediction:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posterity.models import dynamics
+from posterity.models import dynamics, mlp
 from posterity.models.dynamics import NetworkSettings
 from posterity.models.mlp import Layers
 from posterity.models.posterior import Latents
@@ -82,7 +82,7 @@ def _width(known: Latents) -> jax.Array:
 
 def log_likelihood(weights: Layers, latent: jax.Array, evidence: Evidence, settings: NetworkSettings) -> jax.Array:
     """Of the evidence, under one hypothesis [Z] of one member."""
-    mean, log_variance = dynamics.forward(dynamics.conditioned(weights, latent), evidence.inputs, settings)
+    mean, log_variance = dynamics.forward(mlp.conditioned(weights, latent), evidence.inputs, settings)
     density = -0.5 * ((evidence.targets - mean) ** 2 * jnp.exp(-log_variance) + log_variance)
     return (density.sum(axis=-1) * evidence.counts).sum()
 
@@ -184,6 +184,14 @@ def remembered(latents: jax.Array, known: Latents, task: jax.Array) -> Latents:
     mean, std = latents.mean(axis=0), jnp.clip(latents.std(axis=0), 0.02, 0.2)
     rho = std + jnp.log(-jnp.expm1(-std))
     return Latents(known.mean.at[task].set(mean), known.rho.at[task].set(rho))
+
+
+def told(latents: jax.Array) -> jax.Array:
+    """[..., Z] what an actor is told of hypotheses [..., E, M, Z]: the mean of the first member's.
+
+    Members have a language of their own each, and one is enough to say which task it is.
+    """
+    return latents[..., 0, :, :].mean(axis=-2)
 
 
 def no_latents(tasks: int, size: int) -> Latents:

@@ -57,6 +57,13 @@ def apply(layers: Sequence[Layer], x: Any, activation: Activation, normalise: bo
     return _affine(output, x)
 
 
+def conditioned(layers: Layers, context: jax.Array) -> Layers:
+    """The network whose last inputs [Z] are given: they move the first layer's bias, and no more."""
+    (weight, bias), *rest = layers
+    size = context.shape[-1]
+    return (Layer(weight[:-size], bias + context @ weight[-size:]), *rest)
+
+
 def layer_norm(x: jax.Array) -> jax.Array:
     """Mean 0 and mean square 1 over the last axis."""
     x = x - x.mean(axis=-1, keepdims=True)

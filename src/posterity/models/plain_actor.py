@@ -41,6 +41,14 @@ class Range(NamedTuple):
         return self.low + self.half * (1.0 + np.tanh(raw))
 
 
+def in_task(actor: Sequence[Affine], latents: HostArray) -> list[Affine]:
+    """The actor of a task of which there are hypotheses [..., E, M, Z]: it is told the mean of the first member's."""
+    context = latents[..., 0, :, :].mean(axis=-2)
+    (weight, bias), *rest = actor
+    own, given = np.split(weight, [weight.shape[-2] - context.shape[-1]], axis=-2)
+    return [Affine(own, bias + (context[..., None, :] @ given)[..., 0, :]), *rest]
+
+
 def folded(actor: Sequence[Affine], input_mean: HostArray, input_scale: HostArray) -> tuple[Affine, ...]:
     """The layers in float32, ready for raw observations, with hidden outputs of mean zero.
 
