@@ -206,20 +206,8 @@ def _environment(body: str) -> Any:
             cost = self._ctrl_cost_weight * np.square(control).sum()
             if not BODIES[body].alive:
                 return self._get_obs(), reward - cost, False, False, {}
-            healthy = self._is_up()
+            healthy = _is_up(self, body)
             return self._get_obs(), reward + healthy * self._healthy_reward - cost, not healthy, False, {}
-
-        def _is_up(self) -> bool:
-            """Gymnasium's `is_healthy`."""
-            place = self.data.qpos
-            (low, high), (least, most) = self._healthy_z_range, self._healthy_angle_range
-            if not (low < place[1] < high and least < place[2] < most):
-                return False
-            if body != "hopper":
-                return True
-            low, high = self._healthy_state_range
-            state = (*place[2:].tolist(), *self.data.qvel.tolist())  # so few are compared faster by Python
-            return low < min(state) and max(state) < high
 
         def set_state(self, qpos: FloatArray, qvel: FloatArray) -> None:
             self.handed = None  # every reset comes by here
@@ -236,12 +224,29 @@ def _environment(body: str) -> Any:
         def _get_obs(self) -> FloatArray:
             if not self._paper:
                 return super()._get_obs()
-            place, speed = self.data.qpos, self.data.qvel
-            if body == "cheetah":
-                return np.concatenate([place[1:2], [np.sin(place[2]), np.cos(place[2])], place[3:], speed])
-            return np.concatenate([place[1:], np.minimum(np.maximum(speed, -10.0), 10.0) / 5.0])
+            return _observed(body, self.data.qpos, self.data.qvel)
 
     return TaskEnv
+
+
+def _is_up(env: Any, body: str) -> bool:
+    """Gymnasium's `is_healthy`."""
+    place = env.data.qpos
+    (low, high), (least, most) = env._healthy_z_range, env._healthy_angle_range
+    if not (low < place[1] < high and least < place[2] < most):
+        return False
+    if body != "hopper":
+        return True
+    low, high = env._healthy_state_range
+    state = (*place[2:].tolist(), *env.data.qvel.tolist())  # so few are compared faster by Python
+    return low < min(state) and max(state) < high
+
+
+def _observed(body: str, place: FloatArray, speed: FloatArray) -> FloatArray:
+    """What the paper's environments observe."""
+    if body == "cheetah":
+        return np.concatenate([place[1:2], [np.sin(place[2]), np.cos(place[2])], place[3:], speed])
+    return np.concatenate([place[1:], np.minimum(np.maximum(speed, -10.0), 10.0) / 5.0])
 
 
 def _cores() -> int:
