@@ -58,7 +58,7 @@ def test_an_actor_that_is_told_the_task_acts_by_what_is_believed_of_it():
     """The mean of the first member's hypotheses, in every lane; and anew when the belief changes."""
     host, units, obs = HostActor(SPEC), lanes.repeated(normaliser.identity(3, 2), 2), np.ones((2, 3), np.float32)
     box = ActionBox(jnp.float32(SPEC.low), jnp.float32(SPEC.high))
-    made = [actor_critic.init(jax.random.key(lane), 3, 2, (8,), 2, context=4).now.actor for lane in range(2)]
+    made = [mlp.init(jax.random.key(lane), (3 + 4, 8, 2 * 2)) for lane in range(2)]
     actors = jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
     for seed in (5, 6):
         latents = jax.random.normal(jax.random.key(seed), (2, 3, 7, 4))

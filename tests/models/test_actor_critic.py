@@ -47,8 +47,11 @@ def test_no_value_leaves_what_rewards_allow():
 
 
 def test_networks_of_one_task_say_what_they_say_when_they_are_told_it():
-    """Its context is put into the first layer, once, instead of beside every observation."""
+    """Its context is put into the first layer, once, instead of beside every observation. At first it says nothing."""
     made = actor_critic.init(jax.random.key(0), 3, 2, (8,), 2, context=4).now
+    assert not made.actor[0].weight[3:].any()
+    assert not made.critics[0].weight[:, 5:].any()
+    made = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(4), leaf.shape), made)
     units, box = normaliser.identity(3, 2), ActionBox(-jnp.ones(2), jnp.ones(2))
     context, obs = jax.random.normal(jax.random.key(1), (4,)), jax.random.normal(jax.random.key(2), (5, 3))
     own, beside = actor_critic.in_task(made, context), jnp.broadcast_to(context, (5, 4))

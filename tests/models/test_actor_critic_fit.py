@@ -75,7 +75,7 @@ def test_told_which_task_it_is_the_actor_does_what_pays_there():
         task_key, action_key = jax.random.split(key)
         task = jnp.where(jax.random.uniform(task_key, (64, 1)) < 0.5, -1.0, 1.0)
         action = jax.random.uniform(action_key, (64, 1), minval=-2.0, maxval=2.0)
-        nowhere = jnp.zeros((64, 1))
+        nowhere = jnp.ones((64, 1))
         return StepBatch(nowhere, action, 1.0 - (action - task)[:, 0] ** 2, nowhere, jnp.ones(64), task)
 
     begin = actor_critic.init(jax.random.key(0), 1, 1, (16,), 3, context=1)
@@ -84,6 +84,6 @@ def test_told_which_task_it_is_the_actor_does_what_pays_there():
     now = fit(begin)[0].now
     for task in (-1.0, 1.0):
         own = actor_critic.in_task(now, jnp.array([task]))
-        assert abs(float(actor_critic.mean_action(own.actor, UNITS, jnp.zeros((1, 1)), BOX)[0, 0]) - task) < 0.2
-        worth = actor_critic.value(own, UNITS, jnp.zeros((1, 1)), BOX, GAMMA)
+        assert abs(float(actor_critic.mean_action(own.actor, UNITS, jnp.ones((1, 1)), BOX)[0, 0]) - task) < 0.2
+        worth = actor_critic.value(own, UNITS, jnp.ones((1, 1)), BOX, GAMMA)
         np.testing.assert_allclose(worth, 1.0, atol=0.2)

@@ -106,10 +106,10 @@ def init(
     `context`: numbers Z that say which task it is.
     """
     actor_key, critic_key = jax.random.split(key)
-    *layers, last = _quiet(mlp.init(actor_key, (obs_dim + context, *hidden, 2 * action_dim)))
+    *layers, last = _quiet(_untold(mlp.init(actor_key, (obs_dim + context, *hidden, 2 * action_dim)), context))
     actor = (*layers, last._replace(bias=last.bias.at[action_dim:].set(_raw(INITIAL_LOG_STD))))
     sizes = (obs_dim + action_dim + context, *hidden, 1)
-    ensemble = jax.vmap(lambda k: _quiet(mlp.init(k, sizes)))(jax.random.split(critic_key, critics))
+    ensemble = jax.vmap(lambda k: _quiet(_untold(mlp.init(k, sizes), context)))(jax.random.split(critic_key, critics))
     nothing = jnp.float32(0.0)
     log_alpha = jnp.log(jnp.float32(INITIAL_ALPHA))
     optimisers = map(_adam_state, (actor, ensemble, log_alpha))
@@ -126,6 +126,13 @@ def _quiet(layers: Layers) -> Layers:
     """The same with small weights in the last layer."""
     *hidden, last = layers
     return (*hidden, last._replace(weight=0.01 * last.weight))
+
+
+def _untold(layers: Layers, context: int) -> Layers:
+    """The same, at first without regard to the context [Z]: what a task is called moves while latents are learned."""
+    first, *rest = layers
+    told = jnp.arange(first.weight.shape[0]) >= first.weight.shape[0] - context
+    return (first._replace(weight=jnp.where(told[:, None], 0.0, first.weight)), *rest)
 
 
 def _adam_state(params: Layers | jax.Array) -> optax.OptState:
