@@ -6,7 +6,7 @@ imagined by the model of the present one. A rollout goes on while its model know
 good where the networks disagree by more than they do, nearly always, on the task's own transitions.
 
 Every step is the mean of what a network predicts. Departure from MBPO, which draws it: a draw lies beside the states
-that a body can be in, where critics are no guide. On a walker the critics' errors were three to five times larger on
+that a body can be in, where critics are no guide. On a walker the critics' errors were three to six times larger on
 draws than on real transitions, and no larger on means (results/notes/32).
 
 Imagined transitions help most when few have happened, and later keep the critics from what is better than the model.
