@@ -3,7 +3,8 @@
 #
 #     results/table1/best.sh 880        seconds of running, from the root of the repository; evaluating takes a minute more
 #
-# On a machine without an index the packages that it lacks are unpacked into a folder that PYTHONPATH names.
+# The machine that made the records has no package index: there PYTHONPATH named a folder with the packages it lacked and
+# a copy of src, so versions.json has no commit. The commands of the runs are the same.
 export XLA_PYTHON_CLIENT_PREALLOCATE=false OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 start=$(date +%s) seconds=$1
 mkdir -p runs/log

@@ -85,3 +85,22 @@ def proposing_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = run.with_suffix(".posterity")
     assert main(["export", str(run), "--out", str(out), "--memory", "60"]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def told_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A learner whose actor acts alone and is told the task's latent, and its policy."""
+    import posterity
+    from posterity.cli import main
+
+    run = tmp_path_factory.mktemp("told") / "run"
+    agent = AGENT | {
+        "planner": AGENT["planner"] | {"cem_iterations": 0},
+        "policy": {"updates_per_step": 2},
+        "latent": {"size": 2},
+    }
+    posterity.run("pendulum-gravity", out=run, agent=agent, tasks=2, iterations=2, steps_per_iteration=30)
+    whole, alone = run.with_suffix(".posterity"), run.with_suffix(".policy.posterity")
+    assert main(["export", str(run), "--out", str(whole), "--task", "new", "--memory", "60"]) == 0
+    assert main(["export", str(run), "--out", str(alone), "--task", "new", "--policy"]) == 0
+    return whole, alone

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -227,3 +228,18 @@ def test_an_actor_beside_a_plan_acts_at_once_and_the_search_goes_on_from_it(prop
     np.testing.assert_allclose(at_once, its_own, rtol=1e-6)
     np.testing.assert_allclose(again, its_own, rtol=1e-6)
     assert whole != at_once
+
+
+def test_an_actor_that_is_told_the_latent_follows_the_machine_and_its_policy_does_not(told_files: tuple[Path, Path]):
+    """A controller's action in one place changes with what it has observed; without that it is the policy's."""
+    plain = [posterity.PlainPolicy.load(path) for path in told_files]
+    for path, policy in zip(told_files, plain, strict=True):
+        with posterity.Controller.load(path) as controller:
+            before = np.stack([controller.act(obs) for obs in OBS])
+            for here, there in pairwise(OBS):
+                controller.observe(here, [0.5], -1.0, there)
+            after = np.stack([controller.act(obs) for obs in OBS])
+        assert (before != after).any() == (path == told_files[0])
+        np.testing.assert_allclose([policy.act(obs) for obs in OBS], before, rtol=1e-5, atol=1e-6)
+    for obs in OBS:
+        np.testing.assert_array_equal(plain[0].act(obs), plain[1].act(obs))
