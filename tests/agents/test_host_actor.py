@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from posterity.agents import lanes
-from posterity.agents.host_actor import HostActor, normals
+from posterity.agents.host_actor import HostActor
 from posterity.models import actor_critic, latent, mlp, normaliser
 from posterity.models.actor_critic import ActionBox
+from posterity.models.plain_actor import normals
 from posterity.types import Key, Spec
 
 SPEC = Spec(3, np.array([-1.0, 0.0]), np.array([1.0, 2.0]), max_episode_steps=10, alive=None)

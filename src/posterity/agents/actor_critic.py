@@ -16,7 +16,7 @@ import numpy as np
 
 from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning, measured
-from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.agents.base import Agent, Behaviour, Info, Keys, Policy, Score
 from posterity.agents.guard import Guard, Guards, earned
 from posterity.agents.host_actor import HostActor
 from posterity.errors import UserError
@@ -107,6 +107,10 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         if self._explores(state):
             return state, _random(self.spec, keys)
         return state, self.actor.act(keys, obs, state.guard.playing, state.normaliser, explores=True)
+
+    def behaviour(self, state: ActorCriticState) -> Behaviour | None:
+        """The actor."""
+        return None if self._explores(state) else self.actor.plain(state.guard.playing, state.normaliser)
 
     def update(self, keys: Keys, state: ActorCriticState, rows: Transition) -> tuple[ActorCriticState, Info]:
         """Remember the iteration, then learn."""

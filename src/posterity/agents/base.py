@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 from posterity import tree
 from posterity.settings import NoSettings, Settings
@@ -49,6 +49,18 @@ class Policy(ABC):
         return {}
 
 
+class Behaviour(Protocol):
+    """What acts in all of an iteration, in NumPy. It can be sent to another process."""
+
+    def act(self, keys: Keys, obs: HostArray) -> HostArray:
+        """Actions [L, ...] for observations [L, ...]."""
+        ...
+
+    def lane(self, lane: int) -> Behaviour:
+        """What acts in one lane alone, which is to the bit what it does there beside the others."""
+        ...
+
+
 class Agent(ABC, Generic[State, Snapshot]):
     """A learner. Made as `AgentClass(spec, settings, budget)`; docs/adding-a-method.md has a small one."""
 
@@ -73,6 +85,13 @@ class Agent(ABC, Generic[State, Snapshot]):
     def observe(self, keys: Keys, state: State, step: Transition) -> State:
         """One step [L, ...] happened. Agents that learn only between iterations leave this out."""
         return state
+
+    def behaviour(self, state: State) -> Behaviour | None:
+        """What acts in all of the next iteration, where that is settled now and needs no JAX; None: `act` does.
+
+        Each lane may then be played in a process of its own, and neither `act` nor `observe` is called.
+        """
+        return None
 
     @abstractmethod
     def update(self, keys: Keys, state: State, rows: Transition) -> tuple[State, Info]:

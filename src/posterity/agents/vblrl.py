@@ -27,7 +27,7 @@ import numpy as np
 
 from posterity.agents import diagnostics, lanes
 from posterity.agents.actor_learning import ActorCriticLearning
-from posterity.agents.base import Agent, Info, Keys, Score
+from posterity.agents.base import Agent, Behaviour, Info, Keys, Score
 from posterity.agents.beginning import Beginning
 from posterity.agents.evaluation import Evaluation
 from posterity.agents.fitting import Fitting
@@ -125,6 +125,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if state.step % FORECAST_EVERY == 0:
             forecast = self.planner.forecast(keys, obs, model, action, plan, forecast)
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), self.planner.executed(action)
+
+    def behaviour(self, state: VblrlState) -> Behaviour | None:
+        """The actor, where it acts alone and infers nothing from what it meets."""
+        if state.guard is None or self.inference is not None or self._explores(state):
+            return None
+        return self.actor.plain(state.guard.playing, state.normaliser)
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
         """While a task is new, what it does tells which task it is."""

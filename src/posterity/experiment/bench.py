@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from posterity.agents.base import Agent, Info, Keys, Policy, Score
+from posterity.agents.base import Agent, Behaviour, Info, Keys, Policy, Score
 from posterity.agents.training import Who
 from posterity.agents.vblrl import Vblrl
 from posterity.agents.vblrl_state import VblrlState
@@ -250,6 +250,10 @@ class TimedAgent(Agent[object, object]):
     def act(self, keys: Keys, state: object, obs: HostArray, first: BoolArray) -> tuple[object, HostArray]:
         """Timed."""
         return self._time("act", partial(self.agent.act, keys, state, obs, first))
+
+    def behaviour(self, state: object) -> Behaviour | None:
+        """Not timed."""
+        return self.agent.behaviour(state)
 
     def observe(self, keys: Keys, state: object, step: Transition) -> object:
         """Not timed."""

@@ -1,7 +1,8 @@
 """Collecting experience: an agent acts in the environments of all lanes, in lock-step.
 
 Environments step one after the other. What of a step can be done for all of them together is done before (`prestep`):
-Python threads around whole steps were slower than none (docs/speed.md).
+Python threads around whole steps were slower than none (docs/speed.md). Where what acts is settled for the iteration,
+lanes can be played apart (`players.py`).
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from posterity.agents.base import Agent, Keys
+from posterity.agents.base import Keys
 from posterity.errors import UserError
 from posterity.families.base import Env, Prestep
 from posterity.families.contract import LARGE, numbers
-from posterity.types import FloatArray, HostArray, IntArray, Key, Transition
+from posterity.types import BoolArray, FloatArray, HostArray, IntArray, Key, Transition
 
 State = TypeVar("State")
-Snapshot = TypeVar("Snapshot")
 
 
 class Collected(NamedTuple):
@@ -34,8 +34,20 @@ class Collected(NamedTuple):
     success: list[float | None]  # share of those episodes in which a step succeeded; None: the family does not tell
 
 
+class Acting(Protocol[State]):
+    """What an agent does within an iteration."""
+
+    def act(self, keys: Keys, state: State, obs: HostArray, first: BoolArray) -> tuple[State, HostArray]:
+        """As in `Agent`."""
+        ...
+
+    def observe(self, keys: Keys, state: State, step: Transition) -> State:
+        """As in `Agent`."""
+        ...
+
+
 def collect(
-    agent: Agent[State, Snapshot],
+    agent: Acting[State],
     keys: Keys,
     state: State,
     envs: Sequence[Env],

@@ -19,11 +19,12 @@ from posterity.agents import lanes
 from posterity.agents import method as find_method
 from posterity.agents.base import Agent, Info
 from posterity.errors import UserError
-from posterity.experiment import checkpoint
+from posterity.experiment import checkpoint, players
 from posterity.experiment.checkpoint import DamageError, Position
 from posterity.experiment.collect import Collected, collect
 from posterity.experiment.config import RunConfig
 from posterity.experiment.folder import Moment, RunFolder
+from posterity.experiment.players import Players
 from posterity.experiment.progress import Progress
 from posterity.experiment.truth import Truths
 from posterity.families import FAMILIES, contract, make_family
@@ -105,7 +106,7 @@ def lifelong(
         progress.step(step)
 
     try:
-        with lanes.compilation_told(progress):
+        with lanes.compilation_told(progress), run.playing():
             while run.position.task < config.tasks:
                 task = run.position.task
                 with run.environments(task) as (envs, prestep):
@@ -115,7 +116,7 @@ def lifelong(
                         progress.begin(task, iteration)
                         keys = [key.fold("task", task, "iteration", iteration) for key in run.keys]
                         steps = config.steps_per_iteration
-                        run.state, met = collect(agent, keys, run.state, envs, steps, prestep, before_step)
+                        met = run.collect(keys, envs, prestep, before_step)
                         before_step(steps)  # learning may take longer than many steps
                         learned = agent.update([key.fold("learn") for key in keys], run.state, met.rows)
                         run.state, info = _checked(learned, len(keys))
@@ -170,6 +171,7 @@ class _Run:
             self.save()  # from now on there is something to go on from
         self.began, self.saved = time.monotonic() - self.position.wall, time.monotonic()
         self.whole = self.state, folder.mark()  # after the last whole iteration
+        self.players: Players | None = None
 
     def tasks(self, task: int) -> list[Task]:
         """[L] the task of each lane. Streams are drawn a part at a time: a longer one begins with a shorter one."""
@@ -189,6 +191,27 @@ class _Run:
             with failing("Closing an environment failed"):
                 for env in envs:
                     env.close()
+
+    @contextmanager
+    def playing(self) -> Generator[None]:
+        """While this lasts, lanes may be played in processes of their own."""
+        config = self.config
+        if not players.wanted(config.family, self.family, config.seeds):
+            yield
+            return
+        with Players(config.family, config.env, config.seeds) as self.players:
+            yield
+
+    def collect(
+        self, keys: Sequence[Key], envs: Sequence[Env], prestep: Prestep | None, before_step: Callable[[int], None]
+    ) -> Collected:
+        """The steps of an iteration: of each lane apart, where that can be."""
+        steps = self.config.steps_per_iteration
+        behaviour = self.agent.behaviour(self.state) if self.players else None
+        if self.players and behaviour is not None:
+            return self.players.collect(self.tasks(self.position.task), behaviour, keys, steps, before_step)
+        self.state, met = collect(self.agent, keys, self.state, envs, steps, prestep, before_step)
+        return met
 
     def begin_task(self, task: int) -> None:
         """What is believed about the family becomes the prior."""

@@ -34,6 +34,9 @@ class Family(ABC):
     # those of the default method (blrl or vblrl). The built-in families have presets instead.
     budget: Facts = MappingProxyType({})
     finite: ClassVar[bool] = False  # whether tasks are finite MDPs
+    simulated: ClassVar[bool] = (
+        False  # whether a step is physics, which takes longer than to tell another process of it
+    )
     spec: Any  # what every task has in common: a FiniteSpec or a Spec
 
     def __init__(self, settings: Any = None) -> None:

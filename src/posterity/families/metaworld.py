@@ -122,6 +122,8 @@ class CwSettings(Settings):
 class MetaworldFamily(Family):
     """Tasks of one kind, or of several in turn."""
 
+    simulated = True
+
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         _classes()

@@ -101,6 +101,7 @@ class MujocoSettings(Settings):
 class MujocoFamily(Family):
     """One body, and one thing about it that changes."""
 
+    simulated = True
     settings_type: ClassVar[type[Settings]] = MujocoSettings
     body: ClassVar[str]
     hidden: ClassVar[str]  # "gravity" or "bodyparts"

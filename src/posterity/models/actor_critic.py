@@ -26,12 +26,12 @@ import optax
 from posterity.models import mlp
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
+from posterity.models.plain_actor import LOG_STD
 from posterity.settings import Settings, setting
 
 HIDDEN = (128, 128)  # units of each hidden layer; 256 were no better (results/notes/30)
 CRITICS = 5
 PESSIMISM = 0.7  # deviations of the critics below their mean
-LOG_STD = (-5.0, 2.0)  # of the actor, before the squashing
 INITIAL_ALPHA = 0.1
 INITIAL_LOG_STD = -0.3  # of an actor that knows nothing: wide, so that much is tried
 

@@ -9,12 +9,16 @@ layers give outputs y whose mean over units is zero already.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
-from posterity.types import HostArray, Spec
+from posterity.types import HostArray, Key, Spec
+
+LOG_STD = (-5.0, 2.0)  # bounds of the log deviation, before the squashing
 
 
 class Affine(NamedTuple):
@@ -73,3 +77,35 @@ def outputs(layers: Sequence[Affine], obs: HostArray) -> HostArray:
         square = x @ x.swapaxes(-1, -2) / np.float32(x.shape[-1])
         x = np.maximum(x, 0.0) / np.sqrt(square + np.float32(1e-6))
     return x @ last + last_bias
+
+
+class PlainActor(NamedTuple):
+    """Folded actors of L lanes, one each. What it does for a lane does not depend on the others, to the bit."""
+
+    layers: tuple[Affine, ...]  # weights [L, inputs, outputs], biases [L, 1, outputs]
+    range: Range
+
+    def act(self, keys: Sequence[Key], obs: HostArray) -> HostArray:
+        """[L, A] draws of the policy for observations [L, O]."""
+        told = outputs(self.layers, obs[:, None])[:, 0]
+        size = told.shape[1] // 2
+        low, high = LOG_STD
+        log_std = low + 0.5 * (high - low) * (1.0 + np.tanh(told[:, size:]))
+        return self.range.squashed(told[:, :size] + np.exp(log_std) * normals(keys, size))
+
+    def likeliest(self, obs: HostArray) -> HostArray:
+        """[L, A] the likeliest actions for observations [L, O]."""
+        told = outputs(self.layers, obs[:, None])[:, 0]
+        return self.range.squashed(told[:, : told.shape[1] // 2])
+
+    def lane(self, lane: int) -> PlainActor:
+        """The actor of one lane alone."""
+        one = slice(lane, lane + 1)
+        return self._replace(layers=tuple(Affine(weight[one], bias[one]) for weight, bias in self.layers))
+
+
+def normals(keys: Sequence[Key], count: int) -> HostArray:
+    """[L, count] standard normals, by each key alone: a hash of its path, which is far quicker than a generator."""
+    digests = [hashlib.shake_128(repr(key.path).encode()).digest(4 * count) for key in keys]
+    words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(len(keys), count)
+    return ndtri((words + 0.5) / 2.0**32).astype(np.float32)
