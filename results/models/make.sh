@@ -8,8 +8,7 @@ models() {
 }
 models pendulum-gravity
 for family in cheetah-gravity cheetah-bodyparts; do memory=400 models $family; done
-models point-goal
 for family in item-search random-mdp river-swim chain; do models $family --preset best; done
 models grid --preset best --env.side 6 # 10 x 10 makes a file of 0.6 MiB
 memory=228 models box-jump # all that a task has; ten minutes on two busy cores
-for family in reach reach-wall mt10; do memory=300 models $family; done
+for family in reach reach-wall; do memory=300 models $family; done

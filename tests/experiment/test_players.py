@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+import posterity
 from posterity.agents import lanes
 from posterity.agents.host_actor import HostActor
 from posterity.errors import UserError
@@ -94,6 +95,35 @@ def test_an_iteration_that_is_left_leaves_no_trace_in_the_next(two: Players):
         two.collect(TASKS[:2], actors(0), KEYS, 100_000, stop)
     assert len(asked) > 1
     equal(two.collect(TASKS[:2], actors(0), KEYS, 30, going_on), here(TASKS[:2], actors(0), KEYS, 30))
+
+
+def test_a_run_whose_lanes_are_played_apart_has_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With an actor that is told the latent: apart only from where it infers no more, the third iteration here."""
+    small = {
+        "members": 2,
+        "latent": {"size": 2, "transitions": 48},
+        "network": {"hidden": (8,)},
+        "planner": {"cem_iterations": 0},
+        "learner": {"gradient_steps": 5},
+        "policy": {"updates_per_step": 1, "imagined_share": 0.25},
+    }
+    asked: list[int] = []
+    whole = Players.collect
+
+    def counted(self: Players, *args: Any) -> Collected:
+        asked.append(args[-2])
+        return whole(self, *args)
+
+    monkeypatch.setattr(Players, "collect", counted)
+    returns = []
+    for choice in ("off", "on"):
+        monkeypatch.setenv(players.VARIABLE, choice)
+        run = posterity.run(
+            "hopper-gravity", tasks=2, iterations=4, steps_per_iteration=24, seeds=2, agent=small, out=tmp_path / choice
+        )
+        returns.append(run.returns)
+    np.testing.assert_array_equal(*returns)
+    assert asked == [24] * 4, "the third and the fourth iteration of both tasks"
 
 
 class Broken(PlainActor):

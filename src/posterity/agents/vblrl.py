@@ -127,10 +127,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         return state._replace(plan=plan, forecast=forecast, step=state.step + 1), self.planner.executed(action)
 
     def behaviour(self, state: VblrlState) -> Behaviour | None:
-        """The actor, where it acts alone and infers nothing from what it meets."""
-        if state.guard is None or self.inference is not None or self._explores(state):
+        """The actor, where it acts alone and infers nothing from what it meets in this iteration."""
+        met = state.iteration * self.budget.steps_per_iteration
+        infers = self.inference is not None and met < self.settings.latent.transitions
+        if state.guard is None or infers or self._explores(state):
             return None
-        return self.actor.plain(state.guard.playing, state.normaliser)
+        return self.actor.plain(state.guard.playing, state.normaliser, state.latents)
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
         """While a task is new, what it does tells which task it is."""

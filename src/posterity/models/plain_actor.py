@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from posterity.types import HostArray, Key, Spec
 
@@ -106,6 +105,8 @@ class PlainActor(NamedTuple):
 
 def normals(keys: Sequence[Key], count: int) -> HostArray:
     """[L, count] standard normals, by each key alone: a hash of its path, which is far quicker than a generator."""
+    from scipy.special import ndtri  # who asks for the likeliest action only needs NumPy alone
+
     digests = [hashlib.shake_128(repr(key.path).encode()).digest(4 * count) for key in keys]
     words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(len(keys), count)
     return ndtri((words + 0.5) / 2.0**32).astype(np.float32)
