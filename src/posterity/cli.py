@@ -33,6 +33,8 @@ COMMANDS = {
         "zero-shot, Start, Train and Back of a run, apart from training",
     ),
     "join": ("posterity.commands.joining:join", "one run of several that differ only in their seeds"),
+    "pack": ("posterity.commands.packing:pack", "a run in small pieces, to be carried to another machine"),
+    "unpack": ("posterity.commands.packing:unpack", "a run of such pieces, to go on with"),
     "report": ("posterity.commands.reporting:report", "table, CSV and figures of one run or several"),
     "export": ("posterity.commands.exporting:export", "one learner of a run as a file, to take to a machine"),
     "serve": ("posterity.commands.serving:serve", "answer a machine over HTTP on this computer with an exported file"),

@@ -43,7 +43,21 @@ from posterity.report.join import join
 
 EVIL = "from pathlib import Path\nPath(__file__).with_name('executed').write_text('yes')\n"
 WORDS = ["run", "resume", "evaluate", "report", "join", "families", "methods", "presets", "export", "theory", "bench"]
-WORDS += ["random-mdp", "grid", "evil:Mine", "evil.py:Mine", "--out", "--tasks", "--seeds", "--seed", "--preset"]
+WORDS += [
+    "pack",
+    "unpack",
+    "--since",
+    "--piece-mb",
+    "random-mdp",
+    "grid",
+    "evil:Mine",
+    "evil.py:Mine",
+    "--out",
+    "--tasks",
+    "--seeds",
+    "--seed",
+    "--preset",
+]
 WORDS += ["--method", "blrl", "boss", "vblrl", "quick", "best", "-1", "0", "nan", "1e999", "a[/]b", "$x$", "\x1b[2J"]
 WORDS += ["", "--", "-", "=", "\udcff", "--show", "--check", "--time-limit", "0s", "--iterations", "--scores", "train"]
 WORDS += ["--episodes", "--from", "--help", "\0"]

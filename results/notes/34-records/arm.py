@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def draws() -> None:
     def drawn(
         self: Any, key: Any, actor: Any, units: Any, memory: Any, task: Any, model: Any, known: Any = None
     ) -> Any:
-        return imagine(self, key, actor, units, memory, task, Drawing(model), known)
+        return imagine(self, key, actor, units, memory, task, cast(Any, Drawing(model)), known)
 
     ActorCriticLearning.imagine = drawn
 

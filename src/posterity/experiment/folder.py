@@ -14,10 +14,10 @@ import os
 import shutil
 import tomllib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import tomli_w
 
@@ -235,13 +235,7 @@ class RunFolder:
 
     def _take(self) -> None:
         """Takes the folder's lock, or says that somebody has it."""
-        self._lock = files.append(self.path / "run.lock")
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise UserError(f"{self.path} is in use by another process") from None
+        self._lock = _locked(self.path)
 
     def _open(self, position: Position, config: str) -> None:
         self._digest = fingerprint(config)
@@ -259,6 +253,31 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         files.replace(self.path / name, text.encode())
+
+
+@contextmanager
+def in_hand(path: Path) -> Generator[None]:
+    """Keeps other processes from going on with the run in `path` meanwhile."""
+    new = not (path / "run.lock").exists()
+    lock = _locked(path)
+    try:
+        yield
+    finally:
+        if new:  # the folder is left as it was
+            (path / "run.lock").unlink(missing_ok=True)
+        lock.close()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """The folder's lock, held until it is closed."""
+    lock = files.append(path / "run.lock")
+    if fcntl is not None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise UserError(f"{path} is in use by another process") from None
+    return lock
 
 
 def with_tasks(config: RunConfig, tasks: int, path: Path) -> RunConfig:
