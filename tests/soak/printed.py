@@ -184,11 +184,9 @@ def _light(words: Sequence[str], folder: Path) -> bool:
         return words[2] in FINITE and "--from" not in words
     if words[1] == "sweep":
         return "--families" in words and "--tasks" not in words  # one is enough: its cells are processes
-    if words[1:3] == ["theory", "transfer"]:  # draws figures
+    if words[1:3] == ["theory", "transfer"] or any(".py:" in word for word in words):  # the former draws figures
         return False
     if words[1] == "unpack" and not (folder / words[2]).exists():  # what was to be packed was no finite run
-        return False
-    if any(".py:" in word for word in words):
         return False
     return all(_finite(folder / word) for word in words[2:] if "/" in word and [word] != given(words, "out"))
 
