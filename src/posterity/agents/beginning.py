@@ -11,6 +11,7 @@ from posterity.agents.base import Keys
 from posterity.agents.guard import Guard, Guards
 from posterity.agents.inference import TaskInference
 from posterity.agents.programs import Programs
+from posterity.agents.reward_learning import RewardLearning
 from posterity.agents.training import INITIAL_WIDTH, VblrlSettings
 from posterity.agents.vblrl_state import VblrlState
 from posterity.models import normaliser, replay
@@ -39,9 +40,10 @@ class Beginning:
         budget: Budget,
         programs: Programs,
         inference: TaskInference | None,
+        rewards: RewardLearning | None,
     ) -> None:
         self.spec, self.settings, self.budget = spec, settings, budget
-        self.programs, self.inference, self.guards = programs, inference, Guards()
+        self.programs, self.inference, self.rewards, self.guards = programs, inference, rewards, Guards()
 
     def state(self, keys: Keys, plan: Plan) -> VblrlState:
         """A fresh world posterior and an empty replay. `plan` is where the first search begins."""
@@ -49,6 +51,7 @@ class Beginning:
         prior = self.programs.fixed_prior(world.posterior)
         latents = None if self.inference is None else self.inference.begin(keys, world.posterior, 0)
         dims = (self.spec.obs_dim, len(self.spec.low))
+        nothing = None if self.rewards is None else self.rewards.nothing_known(count)
         return VblrlState(
             world=world,
             world_prior=prior,
@@ -64,6 +67,8 @@ class Beginning:
             actor=fresh.actor,
             guard=self.guard(fresh.actor),
             termination=fresh.termination,
+            reward_prior=nothing,
+            rewards=None if self.rewards is None or nothing is None else self.rewards.fresh(keys, nothing),
             replay=lanes.repeated(self._room(), count),
             plan=lanes.repeated(plan, count),
             forecast=jnp.zeros((count, 3)),

@@ -81,6 +81,8 @@ class Detecting(Agent[DetectingState, VblrlSnapshot]):
             raise UserError("boundaries detect is for one seed: each decides for itself; run --seed 0, --seed 1, ...")
         if len(agent.variant.fitted) < 2:
             raise UserError("boundaries detect needs a posterior of each task and one of the world: method vblrl")
+        if agent.rewards is not None:
+            raise UserError("boundaries detect does not compare maps of rewards; set reward_map.lattice to 0")
         self.agent, self.tasks = agent, agent.budget.tasks
         self._foretold = lanes.compiled(self._foretold_one, agent.settings.outer_precision)
 

@@ -10,6 +10,7 @@ from posterity.agents import lanes
 from posterity.agents.base import Score
 from posterity.agents.inference import Adaptation, TaskInference
 from posterity.agents.planner import PlannedPolicy, Planner
+from posterity.agents.reward_learning import RewardAdaptation, RewardLearning
 from posterity.agents.training import VblrlSettings, Who
 from posterity.agents.vblrl_state import Variant, VblrlSnapshot
 from posterity.errors import UserError
@@ -19,6 +20,7 @@ from posterity.models.dynamics import DynamicsModel
 from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
+from posterity.models.reward_map import RewardBelief
 from posterity.types import Key
 
 
@@ -26,9 +28,15 @@ class Evaluation:
     """Models and policies, for all lanes."""
 
     def __init__(
-        self, settings: VblrlSettings, variant: Variant, planner: Planner, inference: TaskInference | None
+        self,
+        settings: VblrlSettings,
+        variant: Variant,
+        planner: Planner,
+        inference: TaskInference | None,
+        rewards: RewardLearning | None,
     ) -> None:
-        self.settings, self.variant, self.planner, self.inference = settings, variant, planner, inference
+        self.settings, self.variant, self.planner = settings, variant, planner
+        self.inference, self.rewards = inference, rewards
 
     def model(
         self,
@@ -40,32 +48,38 @@ class Evaluation:
         critic: Critic | None,
         termination: Layers | None,
         actor: ActorCritic | None,
+        rewards: RewardBelief | None,
     ) -> DynamicsModel:
         """A posterior with all that it takes to plan with it."""
         strength = self.settings.noise(who)
         noise = lanes.full(target_std.shape[0], strength) if strength else None
         plain = posterior._replace(latents=None)
-        return DynamicsModel(plain, units, noise, target_std, critic, latents, termination, actor)
+        return DynamicsModel(plain, units, noise, target_std, critic, latents, termination, actor, rewards)
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""
         random = np.asarray(own.random)
         if score == "back":
             return self._back(own, latest, variant)
-        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor))
+        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor, own.rewards))
         if self.variant.planner == "task" and not (score == "zero-shot" and self.variant.inherits):
             task, latents = jax.device_put((own.task, own.task_latents))
-            return PlannedPolicy(self.planner, (self.model("task", task, latents, *carried),), random)
+            model = self.model("task", task, latents, *carried)
+            return PlannedPolicy(self.planner, (model,), random, adapts=self._learning_rewards(score))
         world, latents = jax.device_put((own.world, own.latents))
-        adapts = None
+        adapts = self._learning_rewards(score)
         if self.inference is not None and score != "train":  # which task this is has yet to be found out
-            adapts = Adaptation(self.inference, world, jnp.asarray(own.task_number))
+            adapts = (*adapts, Adaptation(self.inference, world, jnp.asarray(own.task_number)))
         return PlannedPolicy(self.planner, (self.model("world", world, latents, *carried),), random, adapts=adapts)
+
+    def _learning_rewards(self, score: Score) -> tuple[RewardAdaptation, ...]:
+        """What learns the map of rewards while a new task is evaluated."""
+        return () if self.rewards is None or score == "train" else (RewardAdaptation(self.rewards),)
 
     def _back(self, own: VblrlSnapshot, latest: VblrlSnapshot, variant: str) -> PlannedPolicy:
         """By the task's own posterior and today's world posterior together, or by one of them."""
         random = np.asarray(own.random)
-        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor))
+        carried = jax.device_put((own.normaliser, own.target_std, own.critic, own.termination, own.actor, own.rewards))
         task, world, task_latents, latents = jax.device_put((own.task, latest.world, own.task_latents, own.latents))
         if self.inference is not None:
             keys = [Key.of(0)] * len(random)  # the same for all: what a lane draws does not depend on its place

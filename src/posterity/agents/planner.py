@@ -7,7 +7,9 @@ forecast         what a found plan promises, for the record
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,6 @@ import numpy as np
 
 from posterity.agents import lanes
 from posterity.agents.base import Info, Keys, Policy
-from posterity.agents.inference import Adaptation
 from posterity.agents.rollouts import Rollouts
 from posterity.agents.training import VblrlSettings
 from posterity.models import actor_critic, latent
@@ -34,7 +35,7 @@ class Planner:
 
     def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
         self.spec, self.settings = spec, settings.planner
-        self.search = make_search(spec, settings.planner)
+        self.search = make_search(spec, settings.planner, settings.colour)
         self.fresh_plan = self.search.fresh
         self.rollouts = Rollouts(
             spec,
@@ -43,6 +44,7 @@ class Planner:
             settings.kernels,
             settings.matmul_precision,
             settings.value.gamma,
+            settings.reward_map.lattice,
         )
         precision = settings.outer_precision
         self.plan = lanes.compiled(partial(self._plan, False), precision)
@@ -157,6 +159,14 @@ def _of_its_task(model: DynamicsModel) -> ActorCritic:
     return pair if model.latents is None else actor_critic.in_task(pair, latent.told(model.latents))
 
 
+class Adapts(Protocol):
+    """What a policy learns of the task it is in while it acts."""
+
+    def observe(self, keys: Keys, model: DynamicsModel, step: Transition) -> DynamicsModel:
+        """The model after one more step [L, ...]."""
+        ...
+
+
 class PlannedPolicy(Policy):
     """Plans in an evaluation and does not learn: with one model, or with a task's and the world's together."""
 
@@ -166,7 +176,7 @@ class PlannedPolicy(Policy):
         models: tuple[DynamicsModel, ...],
         random: BoolArray,
         variant: str = "",
-        adapts: Adaptation | None = None,
+        adapts: Sequence[Adapts] = (),
     ) -> None:
         self.planner, self.models, self.random, self.variant, self.adapts = planner, models, random, variant, adapts
         self.plan = lanes.repeated(planner.fresh_plan, len(random))
@@ -187,9 +197,10 @@ class PlannedPolicy(Policy):
 
     def observe(self, keys: Keys, step: Transition) -> None:
         """Infers which task it is, where that is not known yet."""
-        if self.adapts is not None:
+        if self.adapts:
             step = step._replace(action=self.planner.spec.encoded(step.action))
-            self.models = (self.adapts.observe(keys, self.models[0], step),)
+        for each in self.adapts:
+            self.models = (each.observe(keys, self.models[0], step),)
 
     def facts(self) -> Info:
         """How much of the last plan the world's model predicted, where there were two."""

@@ -7,6 +7,7 @@ backward   two models. Both predict for the same particles; the more confident o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -17,14 +18,17 @@ from posterity.errors import UserError
 from posterity.kernels import common
 from posterity.kernels import rollout as fused
 from posterity.kernels.weights import Precision
-from posterity.models import actor_critic, confidence, critic, termination
+from posterity.models import actor_critic, confidence, critic, reward_map, termination
 from posterity.models.actor_critic import ActionBox
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.models.mlp import Layers
+from posterity.models.reward_map import Lattice
 from posterity.planning.cem import PlannerSettings
 from posterity.planning.rollout import Box, Ended, ImaginedStep, Returns, Step, TerminalValue, imagined_returns
 from posterity.types import Spec, StepFunction
 
+# rewards [P, N] of steps: (observations [P, N, O], actions [N, A], next ones [P, N, O])
+StepReward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 PROPOSALS = 2  # of the actor for each network, among the candidates of every search
 
 
@@ -65,7 +69,10 @@ class Rollouts:
         kernels: common.Mode,
         precision: Precision,
         gamma: float,
+        lattice: int = 0,
     ) -> None:
+        """`lattice`: points in each dimension of the map that says what steps earn; 0: networks say so."""
+        self.lattice = Lattice(lattice, spec.obs_dim)
         self.box = ActionBox(jnp.float32(spec.low), jnp.float32(spec.high))
         self.planner, self.network = planner, network
         self.precision: Precision = precision
@@ -76,6 +83,8 @@ class Rollouts:
         self.fallback_reason = fused.fallback_reason(kernels, network, spec.obs_dim, len(spec.low), precision)
         if not self.fallback_reason and (self.reward or self.terminated or spec.learn_termination):
             self.fallback_reason = "the fused planner knows no reward or termination but the learned reward and a box"
+        if not self.fallback_reason and lattice:
+            self.fallback_reason = "the fused planner knows no map of rewards"
         if kernels == "on" and self.fallback_reason:
             raise UserError(f"kernels are on, but {self.fallback_reason}")
 
@@ -148,7 +157,7 @@ class Rollouts:
         return None if own is None else lambda last: critic.value(own, model.normaliser, last, self.gamma)
 
     def _plain(self, step: Step, model: DynamicsModel, obs: jax.Array) -> Returns:
-        value, known = self._terminal_value(model), self.reward
+        value, known = self._terminal_value(model), self.reward or self._mapped(model)
 
         def told(k: jax.Array, place: jax.Array, action: jax.Array) -> ImaginedStep:
             imagined = step(k, place, action)
@@ -157,6 +166,13 @@ class Rollouts:
         return lambda key, candidates: imagined_returns(
             key, told, obs, candidates, self.planner.particles, self.alive, value, self._ended(model)
         )
+
+    def _mapped(self, model: DynamicsModel) -> StepReward | None:
+        """What steps earn by the map of rewards, if there is one: each particle has a draw of its own."""
+        belief, units = model.rewards, model.normaliser
+        if belief is None:
+            return None
+        return lambda place, action, following: reward_map.promised(belief, self.lattice, units, following)
 
     def _ended(self, model: DynamicsModel) -> Ended | None:
         """What ends an episode, if it is known or learned; else the box does."""

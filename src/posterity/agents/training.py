@@ -24,6 +24,7 @@ from posterity.models.latent import LatentSettings
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.models.replay import Replay, ReplaySettings, Rows
+from posterity.models.reward_map import RewardMapSettings
 from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import PlannerSettings
 from posterity.settings import Settings, setting
@@ -33,6 +34,7 @@ Who = Literal["task", "world"]
 INITIAL_SCALE = 0.02  # standard deviation of every weight before learning
 INITIAL_WIDTH = 0.03  # how far a task's weights lie from the world's, in deviations of a fresh network, to begin with
 WIDTHS = (0.003, 0.3)  # the least and the greatest of it
+COLOUR = 2.5  # of the noise of plans where rewards are sparse, so that they get somewhere
 WIDTH_STEP = 0.2  # of its logarithm, after an iteration
 
 
@@ -46,6 +48,7 @@ class VblrlSettings(Settings):
     policy: ActorCriticSettings = ActorCriticSettings()
     backward: BackwardSettings = BackwardSettings()
     latent: LatentSettings = LatentSettings()
+    reward_map: RewardMapSettings = RewardMapSettings()
     replay: ReplaySettings = ReplaySettings()
     members: int = setting(
         1, "Networks in the ensemble whose disagreement is the doubt; 1: one Gaussian over weights (paper).", ge=1
@@ -79,6 +82,11 @@ class VblrlSettings(Settings):
     def outer_precision(self) -> Literal["tf32", "f32"]:
         """Of matrix products outside the fused planner."""
         return "f32" if self.matmul_precision == "f32" else "tf32"
+
+    @property
+    def colour(self) -> float:
+        """Of the noise that plans are searched with."""
+        return COLOUR if self.reward_map.lattice else 0.0
 
     @property
     def ensemble(self) -> bool:

@@ -37,6 +37,7 @@ from posterity.agents.inference import TaskInference
 from posterity.agents.memory import check_room
 from posterity.agents.planner import PlannedPolicy, Planner
 from posterity.agents.programs import Programs
+from posterity.agents.reward_learning import reward_learning
 from posterity.agents.training import Training, VblrlSettings, Who
 from posterity.agents.vblrl_state import VARIANTS, VblrlSnapshot, VblrlState
 from posterity.errors import UserError
@@ -66,11 +67,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             )
         self.planner = Planner(spec, settings)
         self.inference = TaskInference(spec, settings) if settings.latent.size else None
+        self.rewards = reward_learning(spec, settings, self.variant)
         self.training = Training(spec, settings, self.variant.inherits)
         self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
         self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
-        self.beginning = Beginning(spec, settings, budget, self.programs, self.inference)
-        self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference)
+        self.beginning = Beginning(spec, settings, budget, self.programs, self.inference, self.rewards)
+        self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference, self.rewards)
         self.actor = HostActor(spec)
 
     def _actor_learning(self) -> ActorCriticLearning:
@@ -107,6 +109,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if self.inference is not None:
             latents = self.inference.begin(keys, state.world.posterior, number)
             state = state._replace(latents=latents, task_latents=latents, recent=self.inference.empty(len(keys)))
+        if self.rewards is not None:
+            known = number, state.reward_prior, state.rewards, state.normaliser, state.replay
+            prior, belief = self.rewards.begin(keys, *known)
+            state = state._replace(reward_prior=prior, rewards=belief)
         return state._replace(guard=self.beginning.guard(state.actor), task_number=number, iteration=0, step=0)
 
     def act(self, keys: Keys, state: VblrlState, obs: HostArray, first: BoolArray) -> tuple[VblrlState, HostArray]:
@@ -135,7 +141,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         return self.actor.plain(state.guard.playing, state.normaliser, state.latents)
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
-        """While a task is new, what it does tells which task it is."""
+        """While a task is new, what it does tells which task it is; where rewards are mapped, each tells of them."""
+        state = self.paid(keys, state, step)
         if self.inference is None or state.recent is None:
             return state
         seen = state.iteration * self.budget.steps_per_iteration + state.step  # this one counted in
@@ -146,6 +153,12 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             return state._replace(recent=recent)
         world = state.world.posterior, state.task_number, state.normaliser
         return state._replace(recent=recent, latents=self.inference.online(keys, *world, state.latents, *recent, seen))
+
+    def paid(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
+        """With one more step in the map of rewards, if there is one."""
+        if self.rewards is None:
+            return state
+        return state._replace(rewards=self.rewards.observe(keys, state.rewards, state.normaliser, step))
 
     def update(self, keys: Keys, state: VblrlState, rows: Transition) -> tuple[VblrlState, Info]:
         """Remember the iteration, then fit the posteriors and the critic."""
@@ -167,6 +180,9 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         if (state.task_number == 0 or not self.variant.inherits) and state.iteration < NORMALISER_ITERATIONS:
             units, target_std = self.programs.measure(state.normaliser, memory, state.task_number)
             state = state._replace(normaliser=units, target_std=target_std)
+            if self.rewards is not None:  # which is in these units
+                told = state.reward_prior, units, memory, state.task_number
+                state = state._replace(rewards=self.rewards.again([key.fold("reward") for key in keys], *told))
         state, losses = self.fitting.posteriors(fit_keys, state)
         model = self.acting(state) if self.settings.policy.imagined_share else None
         state, more = self.fitting.values(fit_keys, state, model)
@@ -202,7 +218,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         critic = None if state.critic is None else state.critic.critic
         latents = state.latents if who == "world" else state.task_latents
         ends = None if state.termination is None else state.termination.layers
-        carried = state.normaliser, state.target_std, critic, ends, state.actor_critic
+        carried = state.normaliser, state.target_std, critic, ends, state.actor_critic, state.rewards
         return self.evaluation.model(who, posterior, latents, *carried)
 
     # Evaluation, and Algorithm 2 ---------------------------------------------------------------------------------
@@ -229,7 +245,9 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         latents = state.latents, state.task_latents, np.full(len(keys), state.task_number, np.int32)
         ends = None if state.termination is None else state.termination.layers
         acting = state.actor_critic
-        return VblrlSnapshot(*posteriors, state.normaliser, state.target_std, critic, random, *latents, ends, acting)
+        return VblrlSnapshot(
+            *posteriors, state.normaliser, state.target_std, critic, random, *latents, ends, acting, state.rewards
+        )
 
     def policy(self, own: VblrlSnapshot, latest: VblrlSnapshot, score: Score, variant: str) -> PlannedPolicy:
         """Forward scores plan with one model; Back combines the task's own and today's world model."""

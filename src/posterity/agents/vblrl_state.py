@@ -16,6 +16,7 @@ from posterity.models.mlp import Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
 from posterity.models.replay import Replay
+from posterity.models.reward_map import RewardBelief, RewardPrior
 from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import Plan
 from posterity.types import Array
@@ -28,6 +29,7 @@ class Variant(NamedTuple):
     inherits: bool  # a task begins with the world posterior and the critic; else with nothing, and random actions
     planner: Who  # whose posterior plans once a task is under way
     latent: tuple[int, int]  # bounds of the latent's size
+    tells_tasks_apart: bool = True  # or else one model is for all tasks
 
     def adapted(self, settings: VblrlSettings) -> VblrlSettings:
         """The settings with a latent such as this method has."""
@@ -41,7 +43,7 @@ VARIANTS: dict[str, Variant] = {
     "vblrl": Variant(fitted=("task", "world"), inherits=True, planner="task", latent=(0, ANY)),
     "single-task": Variant(fitted=("task",), inherits=False, planner="task", latent=(0, 0)),
     "hip-mdp": Variant(fitted=("world",), inherits=True, planner="world", latent=(1, ANY)),
-    "pooled": Variant(fitted=("world",), inherits=True, planner="world", latent=(0, 0)),
+    "pooled": Variant(fitted=("world",), inherits=True, planner="world", latent=(0, 0), tells_tasks_apart=False),
 }
 
 
@@ -62,6 +64,8 @@ class VblrlState(NamedTuple):
     actor: ActorCriticTraining | None
     guard: Guard | None  # where the actor acts alone
     termination: TerminationTraining | None
+    reward_prior: RewardPrior | None  # of a new task's map of rewards; None: the networks predict rewards
+    rewards: RewardBelief | None  # what is believed of the task's own
     replay: Replay
     plan: Plan  # where the next search begins
     forecast: jax.Array  # [L, 3] sum of predicted returns, of their standard deviations, and how many
@@ -91,3 +95,4 @@ class VblrlSnapshot(NamedTuple):
     task_number: Array  # [L] of the task it was taken in
     termination: Layers | None = None
     actor: ActorCritic | None = None
+    rewards: RewardBelief | None = None

@@ -198,7 +198,7 @@ class ModelPilot(Pilot):
         met = here.iteration * self.agent.budget.steps_per_iteration + here.step
         size = min(LATEST, self.agent.settings.latent.transitions)
         recent = here.recent.put((met - 1) % size, step._replace(action=self.agent.spec.encoded(step.action)))
-        here = here._replace(recent=recent)
+        here = self.agent.paid([key], here, step)._replace(recent=recent)
         if met % latent.EVERY and met not in (1, 2, 4):
             return here
         world = here.world.posterior, here.task_number, here.normaliser

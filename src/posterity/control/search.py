@@ -63,9 +63,9 @@ class Rung:
 
     def __init__(self, spec: Spec, settings: VblrlSettings, planner: PlannerSettings) -> None:
         self.planner = planner
-        kernels, precision = settings.kernels, settings.matmul_precision
-        rollouts = Rollouts(spec, planner, settings.network, kernels, precision, settings.value.gamma)
-        search = make_search(spec, planner)
+        kernels, precision, lattice = settings.kernels, settings.matmul_precision, settings.reward_map.lattice
+        rollouts = Rollouts(spec, planner, settings.network, kernels, precision, settings.value.gamma, lattice)
+        search = make_search(spec, planner, settings.colour)
         self.improve = lanes.compiled(partial(_improved, rollouts, search), settings.outer_precision)
         self._times: deque[float] = deque(maxlen=REMEMBERED)
         self._compiled = False
@@ -131,7 +131,7 @@ class AnytimeSearch:
     def __init__(self, spec: Spec, settings: VblrlSettings) -> None:
         self.rungs = [Rung(spec, settings, size) for size in sizes(settings.planner)]
         self.iterations = settings.planner.cem_iterations
-        self.search = make_search(spec, settings.planner)
+        self.search = make_search(spec, settings.planner, settings.colour)
         self.fresh = np.asarray(self.search.fresh.mean)
         self._found = Found(0, self.fresh, 0)
         self._wish: Wish | None = None

@@ -23,6 +23,7 @@ from posterity.models.critic import Critic
 from posterity.models.mlp import ACTIVATIONS, ActivationName, Layers
 from posterity.models.normaliser import Normaliser
 from posterity.models.posterior import Posterior
+from posterity.models.reward_map import RewardBelief
 from posterity.settings import Settings, setting
 
 LATENT_GAIN = 0.5  # of a fresh network's weights from the latent: tasks of one family are rather alike
@@ -85,6 +86,7 @@ class DynamicsModel(NamedTuple):
     latents: jax.Array | None = None  # [E, M, Z] equally likely hypotheses about the task; None: networks take none
     termination: Layers | None = None  # the classifier of steps that end an episode; None: it is not learned
     actor_critic: ActorCritic | None = None  # a policy and the value of going on by it; None: none is learned
+    rewards: RewardBelief | None = None  # a map that says what a step earns; None: the networks say so
 
     def sample(self, key: jax.Array, count: int) -> Layers:
         """`count` networks, side by side: the members in turn, each with a hypothesis about the task."""

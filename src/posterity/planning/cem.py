@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import model_validator
 
+from posterity.planning import noise
 from posterity.settings import Settings, setting
 
 SMOOTHING = 0.1  # share of the old mean and variance that is kept (released code: 0.1)
@@ -68,23 +69,25 @@ def cem(
     high: jax.Array,
     settings: PlannerSettings,
     proposals: jax.Array | None = None,
+    colour: float = 0.0,
 ) -> Plan:
     """Maximises `score(key, candidates [N, T, A]) -> [N]`.
 
     No candidate leaves the bounds [A]; one whose score is not finite is never an elite, unless none is left: then the
-    iteration changes nothing. `proposals` [K, T, A], such as a policy's, are candidates in every iteration.
+    iteration changes nothing. `proposals` [K, T, A], such as a policy's, are candidates in every iteration. `colour` is
+    the candidates' noise's: 0 is white, with 2 neighbouring actions are alike.
     """
 
     noise_key, score_key = jax.random.split(key)
     shape = (settings.cem_iterations, settings.candidates, *begin.mean.shape)
-    noises = jax.random.truncated_normal(noise_key, -2.0, 2.0, shape)  # of all iterations at once: a GPU waits less
+    noises = noise.coloured(noise_key, shape, colour)  # of all iterations at once: a GPU waits less
 
     def search(plan: Plan, now: tuple[jax.Array, jax.Array]) -> tuple[Plan, None]:
-        noise, k = now
+        drawn, k = now
         room = jnp.minimum(plan.mean - low[None], high[None] - plan.mean) / 2.0
         scale = jnp.minimum(jnp.sqrt(plan.variance), jnp.maximum(room, 0.0))
-        drawn = plan.mean[None] + scale[None] * noise
-        candidates = jnp.clip(drawn, low[None, None], high[None, None])  # rounding only: the noise keeps inside
+        moved = plan.mean[None] + scale[None] * drawn
+        candidates = jnp.clip(moved, low[None, None], high[None, None])  # rounding only: the noise keeps inside
         if proposals is not None:
             candidates = jnp.concatenate([candidates, proposals])
         scores = score(k, candidates)
@@ -95,8 +98,8 @@ def cem(
         first, second = (weight * away).sum(axis=0), (weight * away**2).sum(axis=0)  # of one shape: one pass on a GPU
         mean, variance = plan.mean + first, jnp.maximum(second - first**2, 0.0)
         keep = jnp.where(good.any(), SMOOTHING, 1.0)
-        moved = Plan(keep * plan.mean + (1.0 - keep) * mean, keep * plan.variance + (1.0 - keep) * variance)
-        return moved, None
+        new = Plan(keep * plan.mean + (1.0 - keep) * mean, keep * plan.variance + (1.0 - keep) * variance)
+        return new, None
 
     return jax.lax.scan(search, begin, (noises, jax.random.split(score_key, settings.cem_iterations)))[0]
 

@@ -38,13 +38,13 @@ class Search(Protocol):
 class RealSearch:
     """The cross-entropy method with normals (`cem.py`)."""
 
-    def __init__(self, low: jax.Array, high: jax.Array, settings: PlannerSettings) -> None:
-        self.low, self.high, self.settings = low, high, settings
+    def __init__(self, low: jax.Array, high: jax.Array, settings: PlannerSettings, colour: float = 0.0) -> None:
+        self.low, self.high, self.settings, self.colour = low, high, settings, colour
         self.fresh = cem.start(settings.horizon, low, high)
 
     def improved(self, key: jax.Array, score: Score, begin: Plan, proposals: jax.Array | None = None) -> Plan:
         """By the settings' number of iterations."""
-        return cem.cem(key, score, begin, self.low, self.high, self.settings, proposals)
+        return cem.cem(key, score, begin, self.low, self.high, self.settings, proposals, self.colour)
 
     def around(self, mean: jax.Array) -> Plan:
         """With a variance that starts anew."""
@@ -82,8 +82,8 @@ class DiscreteSearch:
         return categorical.chosen(mean)
 
 
-def make_search(spec: Spec, settings: PlannerSettings) -> Search:
-    """The search for the actions that a task has."""
+def make_search(spec: Spec, settings: PlannerSettings, colour: float = 0.0) -> Search:
+    """The search for the actions that a task has. `colour`: of the noise of real ones."""
     if spec.actions:
         return DiscreteSearch(spec.actions, settings)
-    return RealSearch(jnp.float32(spec.low), jnp.float32(spec.high), settings)
+    return RealSearch(jnp.float32(spec.low), jnp.float32(spec.high), settings, colour)

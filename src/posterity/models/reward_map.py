@@ -1,0 +1,213 @@
+"""What places are worth, where rewards are sparse: a map for each task, and what all tasks say of it.
+
+    reward of a step to s'  ~  N(phi(s')^T w_k, NOISE^2)           w_k [C]: rewards at the points of a lattice
+    w_k ~ N(mean, diag(variance))                                  the prior, learned from the tasks before
+
+phi interpolates between the 2^O points around s'. So w_k given the steps of its task is Gaussian and known exactly: it
+is Bayesian linear regression on features that are fixed and local, a last layer in closed form. A step changes it by
+
+    gain = covariance phi / (phi^T covariance phi + NOISE^2)
+    mean += gain (r - phi^T mean),   covariance -= gain phi^T covariance
+
+and a draw of w_k as it changes the mean, with a noise of its own added to r (Matheron's rule). So draws remain draws of
+the posterior, and one stays the same hypothesis while a task goes on, but for what has been refuted.
+
+A network that learns its features promises reward far from where it saw any (results/notes/31), and an agent cannot
+correct it while it acts. Lattices grow as the power of the dimensions, so this is for observations of up to three.
+Places and rewards are in the units of the normaliser.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from posterity.models.normaliser import Normaliser
+from posterity.models.replay import Replay
+from posterity.settings import Settings, setting
+
+MAPS = 64  # draws of the present task's map
+MOST_DIMENSIONS = 3
+REACH = 3.0  # the lattice ends so many deviations from the mean observation; beyond it a reward is the mean one
+NOISE = 0.3  # deviation of a reward from the map: goals have edges and the map has none
+FIRST_MEAN = 1.0  # of the reward where no task has been: good, so that somebody goes there
+FIRST_STD = 1.0
+FIRST_TASKS = 0.2  # that this counts for beside those that were met
+MOST_TASKS = 64  # that a prior is learned from: the latest and others, drawn from all
+
+
+class RewardMapSettings(Settings):
+    """How rewards are learned beside the network."""
+
+    lattice: int = setting(
+        0, "Points in each dimension of a map of sparse rewards; 0: the network predicts rewards (paper).", ge=0
+    )
+
+
+class Lattice(NamedTuple):
+    """Points at equal distances that fill a cube around the mean observation."""
+
+    points: int  # in each dimension
+    dimensions: int
+
+    @property
+    def size(self) -> int:
+        """C, all points."""
+        return self.points**self.dimensions
+
+    def around(self, place: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The numbers [..., 2^O] of the points around places [..., O], and how much of each there is.
+
+        Outside the cube there is nothing of any.
+        """
+        steps = (place + REACH) / (2.0 * REACH) * (self.points - 1)
+        inside = ((steps >= 0) & (steps <= self.points - 1)).all(axis=-1, keepdims=True)
+        before = jnp.clip(jnp.floor(steps), 0, self.points - 2)
+        part = steps - before
+        numbers: list[jax.Array] = []
+        shares: list[jax.Array] = []
+        for corner in itertools.product((0, 1), repeat=self.dimensions):
+            number = jnp.zeros(place.shape[:-1], jnp.int32)
+            share = jnp.ones(place.shape[:-1], jnp.float32)
+            for dimension, up in enumerate(corner):
+                number = number * self.points + before[..., dimension].astype(jnp.int32) + up
+                share = share * (part[..., dimension] if up else 1.0 - part[..., dimension])
+            numbers.append(number)
+            shares.append(share)
+        return jnp.stack(numbers, axis=-1), jnp.where(inside, jnp.stack(shares, axis=-1), 0.0)
+
+
+class RewardPrior(NamedTuple):
+    """What all tasks say of a new one: independent Gaussians."""
+
+    mean: jax.Array  # [C]
+    variance: jax.Array  # [C]
+
+
+class RewardBelief(NamedTuple):
+    """What is believed of one task's map."""
+
+    mean: jax.Array  # [C]
+    covariance: jax.Array  # [C, C]
+    maps: jax.Array  # [M, C] draws
+
+
+def nothing_known(lattice: Lattice) -> RewardPrior:
+    """Every place may pay."""
+    return RewardPrior(jnp.full(lattice.size, FIRST_MEAN), jnp.full(lattice.size, FIRST_STD**2))
+
+
+def begin(key: jax.Array, prior: RewardPrior, certain: bool = False) -> RewardBelief:
+    """Before the first step of a task. `certain`: of the map only the mean is drawn, every time."""
+    noise = 0.0 if certain else jax.random.normal(key, (MAPS, prior.mean.shape[0]))
+    maps = jnp.broadcast_to(prior.mean, (MAPS, prior.mean.shape[0])) + jnp.sqrt(prior.variance)[None] * noise
+    return RewardBelief(prior.mean, jnp.diag(prior.variance), maps)
+
+
+def seen(
+    belief: RewardBelief,
+    lattice: Lattice,
+    place: jax.Array,
+    reward: jax.Array,
+    noise: jax.Array,
+    counts: jax.Array | None = None,
+) -> RewardBelief:
+    """With one more step, which ended at `place` [O]. `noise` [M]: standard normal draws; `counts` 0: no step."""
+    number, share = lattice.around(place)
+    if counts is not None:
+        share = share * counts
+    spread = belief.covariance[:, number] @ share
+    gain = spread / (spread[number] @ share + NOISE**2)
+    off = reward - belief.mean[number] @ share
+    each = reward + NOISE * noise - belief.maps[:, number] @ share
+    return RewardBelief(
+        belief.mean + gain * off,
+        belief.covariance - gain[:, None] * spread[None],
+        belief.maps + gain[None] * each[:, None],
+    )
+
+
+def conditioned(
+    key: jax.Array,
+    belief: RewardBelief,
+    lattice: Lattice,
+    places: jax.Array,
+    rewards: jax.Array,
+    counts: jax.Array,
+    certain: bool = False,
+) -> RewardBelief:
+    """With the steps [B, ...] of a task, of which those with `counts` 1 happened."""
+
+    def step(now: RewardBelief, row: tuple[jax.Array, ...]) -> tuple[RewardBelief, None]:
+        k, place, reward, count = row
+        return seen(now, lattice, place, reward, perturbation(k, len(now.maps), certain), count), None
+
+    rows = jax.random.split(key, len(rewards)), places, rewards, counts
+    return jax.lax.scan(step, belief, rows)[0]
+
+
+def perturbation(key: jax.Array, count: int, certain: bool) -> jax.Array:
+    """[M] what is added to a reward for each draw of the map."""
+    return jnp.zeros(count) if certain else jax.random.normal(key, (count,))
+
+
+def value(maps: jax.Array, lattice: Lattice, place: jax.Array) -> jax.Array:
+    """[P, N] rewards of steps to places [P, N, O], as each particle's map [P, C] has them."""
+    number, share = lattice.around(place)
+    return (jax.vmap(lambda one, at: one[at])(maps, number) * share).sum(axis=-1)
+
+
+def learned(
+    lattice: Lattice, prior: RewardPrior, places: jax.Array, rewards: jax.Array, counts: jax.Array
+) -> RewardPrior:
+    """The prior after tasks [K, B, ...] have been looked at once more.
+
+    At every point a task counts by how much it told of it: by the share of the variance that it took away. What no task
+    told of stays as it was at first.
+    """
+
+    def told(steps: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        none = RewardBelief(prior.mean, jnp.diag(prior.variance), jnp.zeros((0, lattice.size)))
+        found = conditioned(jax.random.key(0), none, lattice, *steps)
+        return found.mean, 1.0 - jnp.diag(found.covariance) / prior.variance
+
+    means, weights = jax.lax.map(told, (places, rewards, counts))
+    weights = jnp.clip(weights, 0.0, 1.0)
+    total = FIRST_TASKS + weights.sum(axis=0)
+    mean = (FIRST_TASKS * FIRST_MEAN + (weights * means).sum(axis=0)) / total
+    away = (weights * (means - mean[None]) ** 2).sum(axis=0)
+    return RewardPrior(mean, (FIRST_TASKS * FIRST_STD**2 + away) / total)
+
+
+# In the units of a run -----------------------------------------------------------------------------------------------
+
+
+def in_units(units: Normaliser, next_obs: jax.Array, reward: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Places [..., O] and rewards [...] as the map has them."""
+    width = next_obs.shape[-1]
+    shape = (*(1 for _ in next_obs.shape[:-1]), width)
+    mean, scale = (part[:width].reshape(shape) for part in (units.input_mean, units.input_scale))
+    return (next_obs - mean) / scale, (reward - units.target_mean[0]) / units.target_scale[0]
+
+
+def promised(belief: RewardBelief, lattice: Lattice, units: Normaliser, next_obs: jax.Array) -> jax.Array:
+    """[P, N] the rewards of steps to `next_obs` [P, N, O], in the environment's units. Each particle has one map."""
+    maps = belief.maps[jnp.arange(next_obs.shape[0]) % MAPS]
+    place, _ = in_units(units, next_obs, jnp.float32(0.0))
+    return units.target_mean[0] + units.target_scale[0] * value(maps, lattice, place)
+
+
+def of_tasks(
+    key: jax.Array, memory: Replay, units: Normaliser, task: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Places, rewards and which of them count [K', B, ...], of the tasks before `task`: all, or of many some."""
+    total = memory.filled.shape[0]
+    before = (jnp.arange(total) < task) & (memory.filled > 0)
+    rank = jnp.where(before, jax.random.uniform(key, (total,)), jnp.inf).at[task - 1].set(-1.0)
+    chosen = jnp.argsort(rank)[: min(total, MOST_TASKS)]
+    there = jnp.where(before, memory.filled, 0)[chosen]
+    counts = jnp.arange(memory.reward.shape[1])[None] < there[:, None]
+    return *in_units(units, memory.next_obs[chosen], memory.reward[chosen]), counts.astype(jnp.float32)
