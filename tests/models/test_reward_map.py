@@ -13,7 +13,7 @@ from posterity.types import Transition
 LATTICE = Lattice(points=4, dimensions=2)
 PLACES = np.random.default_rng(0).uniform(-2.9, 2.9, (7, 2)).astype(np.float32)
 REWARDS = np.array([0.0, 0.0, 1.0, 0.0, 2.0, 0.0, 0.5], np.float32)
-PRIOR = RewardPrior(jnp.linspace(-1.0, 1.0, 16), jnp.linspace(0.2, 2.0, 16))
+PRIOR = RewardPrior(jnp.linspace(-1.0, 1.0, 16), jnp.linspace(0.2, 2.0, 16), jnp.zeros(2))
 
 
 def features(places: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def after_all(draws: int, prior: RewardPrior = PRIOR) -> RewardBelief:
     """After all steps, with so many draws."""
     noise = jax.random.normal(jax.random.key(1), (draws, LATTICE.size))
     maps = prior.mean[None] + jnp.sqrt(prior.variance)[None] * noise
-    begin = RewardBelief(prior.mean, jnp.diag(prior.variance), maps)
+    begin = RewardBelief(prior.mean, jnp.diag(prior.variance), maps, prior.centre)
     steps = jnp.asarray(PLACES), jnp.asarray(REWARDS), jnp.ones(len(REWARDS))
     return jax.jit(lambda: reward_map.conditioned(jax.random.key(2), begin, LATTICE, *steps))()
 
@@ -117,18 +117,18 @@ def test_a_prior_is_learned_from_the_tasks_before_and_not_from_those_that_are_le
         )
         memory = replay.add(memory, jnp.int32(task), rows)
     units = Normaliser(jnp.zeros(3), jnp.full(3, 2.0), jnp.ones(3), jnp.full(3, 4.0))
-    places, rewards, counts = reward_map.of_tasks(jax.random.key(0), memory, units, jnp.int32(number))
+    places, rewards, counts = reward_map.of_tasks(jax.random.key(0), memory, jnp.zeros(2), units, jnp.int32(number))
     met = np.asarray(counts).all(axis=1)
     assert met.sum() == number
     assert not np.asarray(counts)[~met].any()
-    assert {float(each[0]) for each in np.asarray(rewards)[met]} == {(task - 1.0) / 4.0 for task in range(number)}
+    assert {float(each[0]) for each in np.asarray(rewards)[met]} == {task / 4.0 for task in range(number)}
     assert {float(each[0, 0]) for each in np.asarray(places)[met]} == {task / 2.0 for task in range(number)}
 
 
 def test_what_a_map_promises_is_in_the_units_of_the_environment():
     units = Normaliser(jnp.array([1.0, 2.0, 0.0]), jnp.array([2.0, 3.0, 1.0]), jnp.full(3, 0.5), jnp.full(3, 4.0))
-    flat = RewardPrior(jnp.full(LATTICE.size, 2.0), jnp.zeros(LATTICE.size))
+    flat = RewardPrior(jnp.full(LATTICE.size, 2.0), jnp.zeros(LATTICE.size), jnp.array([5.0, 2.0]))
     belief = reward_map.begin(jax.random.key(0), flat)
-    inside, outside = jnp.array([1.0, 2.0]), jnp.array([1.0, 12.0])
+    inside, outside = jnp.array([-0.9, 2.0]), jnp.array([-1.1, 2.0])  # three deviations of 2 from the centre, or more
     told = reward_map.promised(belief, LATTICE, units, jnp.stack([inside, outside])[None])
-    np.testing.assert_allclose(told, [[0.5 + 4.0 * 2.0, 0.5]], rtol=1e-6)  # beyond the map the mean reward
+    np.testing.assert_allclose(told, [[4.0 * 2.0, 0.0]], rtol=1e-5)  # beyond the map there is no reward

@@ -2,7 +2,7 @@
 
 begin      a task begins: the prior is learned from the tasks before, and nothing else is known of this one
 seen       one step of it
-again      all its steps so far once more, because the units have changed
+again      all its steps so far once more, because the units have changed: where it began is the lattice's centre
 """
 
 from __future__ import annotations
@@ -77,21 +77,24 @@ class RewardLearning:
     def _learn_one(
         self, key: jax.Array, prior: RewardPrior, units: Normaliser, memory: Replay, task: jax.Array
     ) -> RewardPrior:
-        return reward_map.learned(self.lattice, prior, *reward_map.of_tasks(key, memory, units, task))
+        return reward_map.learned(self.lattice, prior, *reward_map.of_tasks(key, memory, prior.centre, units, task))
 
     def _seen_one(
         self, key: jax.Array, belief: RewardBelief, units: Normaliser, next_obs: jax.Array, reward: jax.Array
     ) -> RewardBelief:
         noise = reward_map.perturbation(jax.random.fold_in(key, 3), reward_map.MAPS, self.certain)
-        return reward_map.seen(belief, self.lattice, *reward_map.in_units(units, next_obs, reward), noise)
+        return reward_map.seen(
+            belief, self.lattice, *reward_map.in_units(belief.centre, units, next_obs, reward), noise
+        )
 
     def _again_one(
         self, key: jax.Array, prior: RewardPrior, units: Normaliser, memory: Replay, task: jax.Array
-    ) -> RewardBelief:
+    ) -> tuple[RewardPrior, RewardBelief]:
         rows, filled = replay.transitions(memory, task)
-        steps = *reward_map.in_units(units, rows.next_obs, rows.reward), filled.astype(jnp.float32)
+        prior = prior._replace(centre=rows.obs[0])
+        steps = *reward_map.in_units(prior.centre, units, rows.next_obs, rows.reward), filled.astype(jnp.float32)
         fresh = reward_map.begin(key, prior, self.certain)
-        return reward_map.conditioned(jax.random.fold_in(key, 4), fresh, self.lattice, *steps, self.certain)
+        return prior, reward_map.conditioned(jax.random.fold_in(key, 4), fresh, self.lattice, *steps, self.certain)
 
 
 class RewardAdaptation:

@@ -182,7 +182,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             state = state._replace(normaliser=units, target_std=target_std)
             if self.rewards is not None:  # which is in these units
                 told = state.reward_prior, units, memory, state.task_number
-                state = state._replace(rewards=self.rewards.again([key.fold("reward") for key in keys], *told))
+                prior, belief = self.rewards.again([key.fold("reward") for key in keys], *told)
+                state = state._replace(reward_prior=prior, rewards=belief)
         state, losses = self.fitting.posteriors(fit_keys, state)
         model = self.acting(state) if self.settings.policy.imagined_share else None
         state, more = self.fitting.values(fit_keys, state, model)

@@ -14,7 +14,7 @@ the posterior, and one stays the same hypothesis while a task goes on, but for w
 
 A network that learns its features promises reward far from where it saw any (results/notes/31), and an agent cannot
 correct it while it acts. Lattices grow as the power of the dimensions, so this is for observations of up to three.
-Places and rewards are in the units of the normaliser.
+Places are relative to where the first episode began, places and rewards in deviations (the normaliser's scales).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from posterity.settings import Settings, setting
 
 MAPS = 64  # draws of the present task's map
 MOST_DIMENSIONS = 3
-REACH = 3.0  # the lattice ends so many deviations from the mean observation; beyond it a reward is the mean one
+REACH = 3.0  # the lattice ends so many deviations from its centre; beyond it there is no reward
 NOISE = 0.3  # deviation of a reward from the map: goals have edges and the map has none
 FIRST_MEAN = 1.0  # of the reward where no task has been: good, so that somebody goes there
 FIRST_STD = 1.0
@@ -48,7 +48,7 @@ class RewardMapSettings(Settings):
 
 
 class Lattice(NamedTuple):
-    """Points at equal distances that fill a cube around the mean observation."""
+    """Points at equal distances that fill a cube."""
 
     points: int  # in each dimension
     dimensions: int
@@ -85,6 +85,7 @@ class RewardPrior(NamedTuple):
 
     mean: jax.Array  # [C]
     variance: jax.Array  # [C]
+    centre: jax.Array  # [O] of the lattice, an observation
 
 
 class RewardBelief(NamedTuple):
@@ -93,18 +94,20 @@ class RewardBelief(NamedTuple):
     mean: jax.Array  # [C]
     covariance: jax.Array  # [C, C]
     maps: jax.Array  # [M, C] draws
+    centre: jax.Array  # [O]
 
 
 def nothing_known(lattice: Lattice) -> RewardPrior:
     """Every place may pay."""
-    return RewardPrior(jnp.full(lattice.size, FIRST_MEAN), jnp.full(lattice.size, FIRST_STD**2))
+    mean, variance = jnp.full(lattice.size, FIRST_MEAN), jnp.full(lattice.size, FIRST_STD**2)
+    return RewardPrior(mean, variance, jnp.zeros(lattice.dimensions))
 
 
 def begin(key: jax.Array, prior: RewardPrior, certain: bool = False) -> RewardBelief:
     """Before the first step of a task. `certain`: of the map only the mean is drawn, every time."""
     noise = 0.0 if certain else jax.random.normal(key, (MAPS, prior.mean.shape[0]))
     maps = jnp.broadcast_to(prior.mean, (MAPS, prior.mean.shape[0])) + jnp.sqrt(prior.variance)[None] * noise
-    return RewardBelief(prior.mean, jnp.diag(prior.variance), maps)
+    return RewardBelief(prior.mean, jnp.diag(prior.variance), maps, prior.centre)
 
 
 def seen(
@@ -123,10 +126,10 @@ def seen(
     gain = spread / (spread[number] @ share + NOISE**2)
     off = reward - belief.mean[number] @ share
     each = reward + NOISE * noise - belief.maps[:, number] @ share
-    return RewardBelief(
-        belief.mean + gain * off,
-        belief.covariance - gain[:, None] * spread[None],
-        belief.maps + gain[None] * each[:, None],
+    return belief._replace(
+        mean=belief.mean + gain * off,
+        covariance=belief.covariance - gain[:, None] * spread[None],
+        maps=belief.maps + gain[None] * each[:, None],
     )
 
 
@@ -170,7 +173,7 @@ def learned(
     """
 
     def told(steps: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        none = RewardBelief(prior.mean, jnp.diag(prior.variance), jnp.zeros((0, lattice.size)))
+        none = RewardBelief(prior.mean, jnp.diag(prior.variance), jnp.zeros((0, lattice.size)), prior.centre)
         found = conditioned(jax.random.key(0), none, lattice, *steps)
         return found.mean, 1.0 - jnp.diag(found.covariance) / prior.variance
 
@@ -179,29 +182,31 @@ def learned(
     total = FIRST_TASKS + weights.sum(axis=0)
     mean = (FIRST_TASKS * FIRST_MEAN + (weights * means).sum(axis=0)) / total
     away = (weights * (means - mean[None]) ** 2).sum(axis=0)
-    return RewardPrior(mean, (FIRST_TASKS * FIRST_STD**2 + away) / total)
+    return prior._replace(mean=mean, variance=(FIRST_TASKS * FIRST_STD**2 + away) / total)
 
 
 # In the units of a run -----------------------------------------------------------------------------------------------
 
 
-def in_units(units: Normaliser, next_obs: jax.Array, reward: jax.Array) -> tuple[jax.Array, jax.Array]:
+def in_units(
+    centre: jax.Array, units: Normaliser, next_obs: jax.Array, reward: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Places [..., O] and rewards [...] as the map has them."""
     width = next_obs.shape[-1]
     shape = (*(1 for _ in next_obs.shape[:-1]), width)
-    mean, scale = (part[:width].reshape(shape) for part in (units.input_mean, units.input_scale))
-    return (next_obs - mean) / scale, (reward - units.target_mean[0]) / units.target_scale[0]
+    scale = units.input_scale[:width].reshape(shape)
+    return (next_obs - centre.reshape(shape)) / scale, reward / units.target_scale[0]
 
 
 def promised(belief: RewardBelief, lattice: Lattice, units: Normaliser, next_obs: jax.Array) -> jax.Array:
     """[P, N] the rewards of steps to `next_obs` [P, N, O], in the environment's units. Each particle has one map."""
     maps = belief.maps[jnp.arange(next_obs.shape[0]) % MAPS]
-    place, _ = in_units(units, next_obs, jnp.float32(0.0))
-    return units.target_mean[0] + units.target_scale[0] * value(maps, lattice, place)
+    place, _ = in_units(belief.centre, units, next_obs, jnp.float32(0.0))
+    return units.target_scale[0] * value(maps, lattice, place)
 
 
 def of_tasks(
-    key: jax.Array, memory: Replay, units: Normaliser, task: jax.Array
+    key: jax.Array, memory: Replay, centre: jax.Array, units: Normaliser, task: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Places, rewards and which of them count [K', B, ...], of the tasks before `task`: all, or of many some."""
     total = memory.filled.shape[0]
@@ -210,4 +215,4 @@ def of_tasks(
     chosen = jnp.argsort(rank)[: min(total, MOST_TASKS)]
     there = jnp.where(before, memory.filled, 0)[chosen]
     counts = jnp.arange(memory.reward.shape[1])[None] < there[:, None]
-    return *in_units(units, memory.next_obs[chosen], memory.reward[chosen]), counts.astype(jnp.float32)
+    return *in_units(centre, units, memory.next_obs[chosen], memory.reward[chosen]), counts.astype(jnp.float32)
