@@ -2,12 +2,17 @@
 
     posterity run pendulum-gravity --latent.size 4 --out runs/latent
     posterity export runs/latent --out latent.posterity --task new
-    python results/control/midepisode.py latent.posterity                 (or a file of hopper-gravity)
+    python results/control/midepisode.py latent.posterity
+
+    posterity run hopper-gravity --preset best --tasks 3 --iterations 45 --out runs/hopper
+    posterity export runs/hopper --out hopper.posterity --task new
+    python results/control/midepisode.py hopper.posterity
 
 An episode begins under one gravity. After 100 steps it is another one, and the body is where episodes begin: the
-pendulum hangs down again, as after a push, and the hopper is stood up. The frozen controller observes the first 100
-steps and no more. Both have whole searches, so that only what they believe differs. Nothing is learned but the latent.
-A hopper that falls is stood up again before the change; after it, a fall ends the episode.
+pendulum hangs down again, as after a push, and the hopper is stood up. The return after that counts: of 200 steps of
+the pendulum, and of the 300 that are left of a hopper's episode. The frozen controller observes the first 100 steps and
+no more. Both have all the time they need to act, so that only what they believe differs. Nothing is learned but the
+latent. A hopper that falls is stood up again before the change; after it, a fall ends the episode.
 """
 
 import json
@@ -23,7 +28,7 @@ from posterity.types import Task
 # factors on gravity: before, after
 PAIRS = ((0.6, 1.4), (1.4, 0.6), (0.7, 1.3), (1.3, 0.7), (0.8, 1.45), (1.2, 0.55))
 PAIRS += ((0.55, 1.2), (1.45, 0.8), (0.65, 1.35), (1.35, 0.65), (0.75, 1.25), (1.25, 0.75))
-BEFORE, AFTER = 100, 200  # steps
+BEFORE, AFTER = 100, {"pendulum-gravity": 200, "hopper-gravity": 300}  # steps
 
 
 def begun(family: str, gravity: float, seed: int):
@@ -38,7 +43,7 @@ def played(controller: posterity.Controller, pair: tuple[float, float], seed: in
     controller.forget()
     family, total, first = controller.header.family, 0.0, True
     env, obs = begun(family, pair[0], seed)
-    for step in range(BEFORE + AFTER):
+    for step in range(BEFORE + AFTER[family]):
         if step == BEFORE:
             env, obs = begun(family, pair[1], seed)
             if family == "pendulum-gravity":

@@ -20,20 +20,16 @@ import numpy as np
 from posterity import tree
 from posterity.agents import lanes, memory
 from posterity.agents.base import Policy
-from posterity.agents.inference import Recent
-from posterity.agents.training import Who
 from posterity.agents.vblrl import Vblrl, VblrlState
 from posterity.control.building import AnyAgent, on_device
+from posterity.control.following import Following
 from posterity.control.search import AnytimeSearch
 from posterity.errors import UserError
-from posterity.models import latent
 from posterity.models.dynamics import DynamicsModel, NetworkSettings
 from posterity.types import HostArray, Key, Transition
 
 WINDOW = 50  # transitions that are judged together
 NETWORKS = 16  # that uncertainty and likelihood are taken over
-LATEST = 32  # transitions that a latent is inferred from: few, since a machine may change in mid-episode
-WHO: tuple[Who, Who] = ("task", "world")
 LEAST = -10.0  # nats for each dimension: one freak transition does not outweigh all others
 
 
@@ -154,20 +150,26 @@ class FinitePilot(Pilot):
 
 
 class ModelPilot(Pilot):
-    """Searches with the agent's acting model. Of the agent it uses the contract, `acting`, and what states hold."""
+    """Searches with the agent's acting model. Of the agent it uses the contract, `acting`, and what states hold.
+
+    Where there is a latent it follows the latest steps. Inferring it takes a while, so where actions have a budget of
+    time that is done in the background, and acting goes on with what is believed until then.
+    """
 
     learns = True
 
     def __init__(self, agent: Vblrl) -> None:
         self.agent = agent
         self.search = AnytimeSearch(agent.spec, agent.settings)
-        self._world_acts = False  # by the latest steps, where there is a latent
+        self._hurried = False  # the last action had a budget
         self._forecast = lanes.compiled(_Beliefs(agent.settings.network).forecast)
         self._explains = lanes.compiled(_Beliefs(agent.settings.network).log_likelihood)
+        self.following = None if agent.inference is None else Following(agent, agent.inference, self._explains)
 
     def act(self, key: Key, state: object, obs: HostArray, first: bool, budget: float | None) -> HostArray:
         """The first action of the best plan found in time; of an actor that acts alone, the likeliest, at once."""
         here = _vblrl(state)
+        self._hurried = budget is not None
         if here.guard is not None:
             who = here.guard.playing, here.normaliser
             return self.agent.actor.act([key], obs[None], *who, explores=False, latents=here.latents)[0]
@@ -183,7 +185,8 @@ class ModelPilot(Pilot):
 
     def restart(self) -> None:
         """The agent's own choice acts."""
-        self._world_acts = False
+        if self.following is not None:
+            self.following.restart()
 
     def prepare(self, key: Key, state: object) -> None:
         """Makes the model that acts."""
@@ -193,29 +196,14 @@ class ModelPilot(Pilot):
         """By the agent, which counts steps as it acts; here the search acts. A latent follows the latest steps."""
         here = _vblrl(state)
         here = here._replace(step=here.step + 1)
-        if self.agent.inference is None or here.recent is None:
+        if self.following is None:
             return self.agent.observe([key], here, step)
-        met = here.iteration * self.agent.budget.steps_per_iteration + here.step
-        size = min(LATEST, self.agent.settings.latent.transitions)
-        recent = here.recent.put((met - 1) % size, step._replace(action=self.agent.spec.encoded(step.action)))
-        here = self.agent.paid([key], here, step)._replace(recent=recent)
-        if met % latent.EVERY and met not in (1, 2, 4):
-            return here
-        world = here.world.posterior, here.task_number, here.normaliser
-        found = self.agent.inference.online([key], *world, here.latents, *recent, min(met, size))
-        here = here._replace(latents=found)
-        if met >= size:
-            self._world_acts = self._world_explains(key, here, Recent(*(part[:, :size] for part in recent)))
-        return here
-
-    def _world_explains(self, key: Key, state: VblrlState, rows: Recent) -> bool:
-        """Whether the world's networks, given the latent, explain the latest steps better than the task's own do."""
-        task, world = (np.asarray(self._explains([key], self.agent.model_of(who, state), *rows)).mean() for who in WHO)
-        return bool(world > task)
+        return self.following.observe(key, self.agent.paid([key], here, step), step, self._hurried)
 
     def _acting(self, state: VblrlState) -> DynamicsModel:
         """The agent's acting model; with a latent the world's, where that explains the latest steps better."""
-        return self.agent.model_of("world", state) if self._world_acts else self.agent.acting(state)
+        by_world = self.following is not None and self.following.world_acts
+        return self.agent.model_of("world", state) if by_world else self.agent.acting(state)
 
     def update(self, key: Key, state: object, rows: Transition) -> VblrlState:
         """By the agent, on a copy: it may reuse the memory of what it is given."""
@@ -278,16 +266,17 @@ class ModelPilot(Pilot):
             none,
         )
         self.observe(key, here._replace(step=0, iteration=0), Transition(*(np.asarray(part)[:, 0] for part in rows)))
-        if here.recent is not None:
-            size = min(LATEST, self.agent.settings.latent.transitions)
-            self._world_explains(key, here, Recent(*(part[:, :size] for part in here.recent)))
+        if self.following is not None:
+            self.following.warm_up(key, here)
         self.explains(key, here, Transition(*(np.repeat(np.asarray(part)[0, :1], WINDOW, axis=0) for part in rows)))
         if learn:
             self.update(key, here, rows)
             self.update(key, here._replace(iteration=max(here.iteration, self.agent.start_iterations)), rows)
 
     def close(self) -> None:
-        """Ends the search's thread."""
+        """Ends the threads."""
+        if self.following is not None:
+            self.following.close()
         self.search.close()
 
 
