@@ -110,12 +110,6 @@ def test_the_lattice_lies_around_where_the_first_episode_began():
     np.testing.assert_allclose(belief(state).centre, rows(0).obs[:, 0], rtol=1e-6)
 
 
-def test_without_doubt_all_draws_of_the_map_are_its_mean():
-    state = lived(agent(bayesian="none"), 2)
-    maps = np.asarray(belief(state).maps)
-    np.testing.assert_allclose(maps, np.broadcast_to(maps[:, :1], maps.shape), atol=1e-5)
-
-
 def test_lane_k_of_a_batched_run_is_the_run_of_seed_k():
     both, alone = lived(agent(), 2), lived(agent(), 2, lanes=(1,))
     for batched, single in zip(jax.tree.leaves(belief(both)), jax.tree.leaves(belief(alone)), strict=True):

@@ -68,7 +68,7 @@ class Beginning:
             guard=self.guard(fresh.actor),
             termination=fresh.termination,
             reward_prior=nothing,
-            rewards=None if self.rewards is None or nothing is None else self.rewards.fresh(keys, nothing),
+            rewards=None if self.rewards is None or nothing is None else self.rewards.fresh(nothing),
             replay=lanes.repeated(self._room(), count),
             plan=lanes.repeated(plan, count),
             forecast=jnp.zeros((count, 3)),

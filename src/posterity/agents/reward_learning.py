@@ -7,8 +7,6 @@ again      all its steps so far once more, because the units have changed: where
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,9 +30,8 @@ class RewardLearning:
     def __init__(self, spec: Spec, settings: VblrlSettings, variant: Variant) -> None:
         self.lattice = Lattice(settings.reward_map.lattice, spec.obs_dim)
         self.variant = variant
-        self.certain = settings.bayesian == "none"
         precision = settings.outer_precision
-        self._begin = lanes.compiled(partial(reward_map.begin, certain=self.certain), precision)
+        self._begin = lanes.compiled(reward_map.begin, precision)
         self._learn = lanes.compiled(self._learn_one, precision)
         self._seen = lanes.compiled(self._seen_one, precision)
         self.again = lanes.compiled(self._again_one, precision)
@@ -43,9 +40,9 @@ class RewardLearning:
         """Of `count` lanes."""
         return lanes.repeated(reward_map.nothing_known(self.lattice), count)
 
-    def fresh(self, keys: Keys, prior: RewardPrior) -> RewardBelief:
+    def fresh(self, prior: RewardPrior) -> RewardBelief:
         """What is believed of a task before its first step."""
-        return self._begin([key.fold("reward") for key in keys], prior)
+        return self._begin(prior)
 
     def begin(
         self,
@@ -65,12 +62,12 @@ class RewardLearning:
             return prior, belief
         elif task > 0:
             prior = self._learn([key.fold("reward prior") for key in keys], prior, units, memory, task)
-        return prior, self.fresh(keys, prior)
+        return prior, self.fresh(prior)
 
-    def observe(self, keys: Keys, belief: RewardBelief | None, units: Normaliser, step: Transition) -> RewardBelief:
+    def observe(self, belief: RewardBelief | None, units: Normaliser, step: Transition) -> RewardBelief:
         """What is believed after one more step [L, ...]."""
         outcome = (np.asarray(part, np.float32) for part in (step.next_obs, step.reward))
-        return self._seen(keys, belief, units, *outcome)
+        return self._seen(belief, units, *outcome)
 
     # One lane ----------------------------------------------------------------------------------------------------
 
@@ -80,21 +77,17 @@ class RewardLearning:
         return reward_map.learned(self.lattice, prior, *reward_map.of_tasks(key, memory, prior.centre, units, task))
 
     def _seen_one(
-        self, key: jax.Array, belief: RewardBelief, units: Normaliser, next_obs: jax.Array, reward: jax.Array
+        self, belief: RewardBelief, units: Normaliser, next_obs: jax.Array, reward: jax.Array
     ) -> RewardBelief:
-        noise = reward_map.perturbation(jax.random.fold_in(key, 3), reward_map.MAPS, self.certain)
-        return reward_map.seen(
-            belief, self.lattice, *reward_map.in_units(belief.centre, units, next_obs, reward), noise
-        )
+        return reward_map.seen(belief, self.lattice, *reward_map.in_units(belief.centre, units, next_obs, reward))
 
     def _again_one(
-        self, key: jax.Array, prior: RewardPrior, units: Normaliser, memory: Replay, task: jax.Array
+        self, prior: RewardPrior, units: Normaliser, memory: Replay, task: jax.Array
     ) -> tuple[RewardPrior, RewardBelief]:
         rows, filled = replay.transitions(memory, task)
         prior = prior._replace(centre=rows.obs[0])
         steps = *reward_map.in_units(prior.centre, units, rows.next_obs, rows.reward), filled.astype(jnp.float32)
-        fresh = reward_map.begin(key, prior, self.certain)
-        return prior, reward_map.conditioned(jax.random.fold_in(key, 4), fresh, self.lattice, *steps, self.certain)
+        return prior, reward_map.conditioned(reward_map.begin(prior), self.lattice, *steps)
 
 
 class RewardAdaptation:
@@ -105,7 +98,7 @@ class RewardAdaptation:
 
     def observe(self, keys: Keys, model: DynamicsModel, step: Transition) -> DynamicsModel:
         """The model with one more step [L, ...]."""
-        return model._replace(rewards=self.learning.observe(keys, model.rewards, model.normaliser, step))
+        return model._replace(rewards=self.learning.observe(model.rewards, model.normaliser, step))
 
 
 def reward_learning(spec: Spec, settings: VblrlSettings, variant: Variant) -> RewardLearning | None:

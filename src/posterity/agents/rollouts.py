@@ -168,7 +168,7 @@ class Rollouts:
         )
 
     def _mapped(self, model: DynamicsModel) -> StepReward | None:
-        """What steps earn by the map of rewards, if there is one: each particle has a draw of its own."""
+        """What steps are expected to earn by the map of rewards, if there is one."""
         belief, units = model.rewards, model.normaliser
         if belief is None:
             return None

@@ -142,7 +142,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
         """While a task is new, what it does tells which task it is; where rewards are mapped, each tells of them."""
-        state = self.paid(keys, state, step)
+        state = self.paid(state, step)
         if self.inference is None or state.recent is None:
             return state
         seen = state.iteration * self.budget.steps_per_iteration + state.step  # this one counted in
@@ -154,11 +154,11 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         world = state.world.posterior, state.task_number, state.normaliser
         return state._replace(recent=recent, latents=self.inference.online(keys, *world, state.latents, *recent, seen))
 
-    def paid(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
+    def paid(self, state: VblrlState, step: Transition) -> VblrlState:
         """With one more step in the map of rewards, if there is one."""
         if self.rewards is None:
             return state
-        return state._replace(rewards=self.rewards.observe(keys, state.rewards, state.normaliser, step))
+        return state._replace(rewards=self.rewards.observe(state.rewards, state.normaliser, step))
 
     def update(self, keys: Keys, state: VblrlState, rows: Transition) -> tuple[VblrlState, Info]:
         """Remember the iteration, then fit the posteriors and the critic."""
@@ -182,7 +182,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             state = state._replace(normaliser=units, target_std=target_std)
             if self.rewards is not None:  # which is in these units
                 told = state.reward_prior, units, memory, state.task_number
-                prior, belief = self.rewards.again([key.fold("reward") for key in keys], *told)
+                prior, belief = self.rewards.again(*told)
                 state = state._replace(reward_prior=prior, rewards=belief)
         state, losses = self.fitting.posteriors(fit_keys, state)
         model = self.acting(state) if self.settings.policy.imagined_share else None

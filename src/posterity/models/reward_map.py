@@ -9,8 +9,8 @@ is Bayesian linear regression on features that are fixed and local, a last layer
     gain = covariance phi / (phi^T covariance phi + NOISE^2)
     mean += gain (r - phi^T mean),   covariance -= gain phi^T covariance
 
-and a draw of w_k as it changes the mean, with a noise of its own added to r (Matheron's rule). So draws remain draws of
-the posterior, and one stays the same hypothesis while a task goes on, but for what has been refuted.
+A plan is scored by its mean return over particles. Rewards are linear in w_k, so here that mean needs no draws: it is
+what the mean map says along the path.
 
 A network that learns its features promises reward far from where it saw any (results/notes/31), and an agent cannot
 correct it while it acts. Lattices grow as the power of the dimensions, so this is for observations of up to three.
@@ -29,13 +29,12 @@ from posterity.models.normaliser import Normaliser
 from posterity.models.replay import Replay
 from posterity.settings import Settings, setting
 
-MAPS = 64  # draws of the present task's map
 MOST_DIMENSIONS = 3
 REACH = 3.0  # the lattice ends so many deviations from its centre; beyond it there is no reward
 NOISE = 0.3  # deviation of a reward from the map: goals have edges and the map has none
 FIRST_MEAN = 1.0  # of the reward where no task has been: good, so that somebody goes there
 FIRST_STD = 1.0
-FIRST_TASKS = 0.2  # that this counts for beside those that were met
+FIRST_TASKS = 0.1  # that this counts for beside those that were met
 MOST_TASKS = 64  # that a prior is learned from: the latest and others, drawn from all
 
 
@@ -93,7 +92,6 @@ class RewardBelief(NamedTuple):
 
     mean: jax.Array  # [C]
     covariance: jax.Array  # [C, C]
-    maps: jax.Array  # [M, C] draws
     centre: jax.Array  # [O]
 
 
@@ -103,64 +101,39 @@ def nothing_known(lattice: Lattice) -> RewardPrior:
     return RewardPrior(mean, variance, jnp.zeros(lattice.dimensions))
 
 
-def begin(key: jax.Array, prior: RewardPrior, certain: bool = False) -> RewardBelief:
-    """Before the first step of a task. `certain`: of the map only the mean is drawn, every time."""
-    noise = 0.0 if certain else jax.random.normal(key, (MAPS, prior.mean.shape[0]))
-    maps = jnp.broadcast_to(prior.mean, (MAPS, prior.mean.shape[0])) + jnp.sqrt(prior.variance)[None] * noise
-    return RewardBelief(prior.mean, jnp.diag(prior.variance), maps, prior.centre)
+def begin(prior: RewardPrior) -> RewardBelief:
+    """Before the first step of a task."""
+    return RewardBelief(prior.mean, jnp.diag(prior.variance), prior.centre)
 
 
 def seen(
-    belief: RewardBelief,
-    lattice: Lattice,
-    place: jax.Array,
-    reward: jax.Array,
-    noise: jax.Array,
-    counts: jax.Array | None = None,
+    belief: RewardBelief, lattice: Lattice, place: jax.Array, reward: jax.Array, counts: jax.Array | None = None
 ) -> RewardBelief:
-    """With one more step, which ended at `place` [O]. `noise` [M]: standard normal draws; `counts` 0: no step."""
+    """With one more step, which ended at `place` [O]. `counts` 0: there was none."""
     number, share = lattice.around(place)
     if counts is not None:
         share = share * counts
     spread = belief.covariance[:, number] @ share
     gain = spread / (spread[number] @ share + NOISE**2)
     off = reward - belief.mean[number] @ share
-    each = reward + NOISE * noise - belief.maps[:, number] @ share
-    return belief._replace(
-        mean=belief.mean + gain * off,
-        covariance=belief.covariance - gain[:, None] * spread[None],
-        maps=belief.maps + gain[None] * each[:, None],
-    )
+    return belief._replace(mean=belief.mean + gain * off, covariance=belief.covariance - gain[:, None] * spread[None])
 
 
 def conditioned(
-    key: jax.Array,
-    belief: RewardBelief,
-    lattice: Lattice,
-    places: jax.Array,
-    rewards: jax.Array,
-    counts: jax.Array,
-    certain: bool = False,
+    belief: RewardBelief, lattice: Lattice, places: jax.Array, rewards: jax.Array, counts: jax.Array
 ) -> RewardBelief:
     """With the steps [B, ...] of a task, of which those with `counts` 1 happened."""
 
-    def step(now: RewardBelief, row: tuple[jax.Array, ...]) -> tuple[RewardBelief, None]:
-        k, place, reward, count = row
-        return seen(now, lattice, place, reward, perturbation(k, len(now.maps), certain), count), None
+    def step(now: RewardBelief, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[RewardBelief, None]:
+        return seen(now, lattice, *row), None
 
-    rows = jax.random.split(key, len(rewards)), places, rewards, counts
-    return jax.lax.scan(step, belief, rows)[0]
+    return jax.lax.scan(step, belief, (places, rewards, counts))[0]
 
 
-def perturbation(key: jax.Array, count: int, certain: bool) -> jax.Array:
-    """[M] what is added to a reward for each draw of the map."""
-    return jnp.zeros(count) if certain else jax.random.normal(key, (count,))
-
-
-def value(maps: jax.Array, lattice: Lattice, place: jax.Array) -> jax.Array:
-    """[P, N] rewards of steps to places [P, N, O], as each particle's map [P, C] has them."""
+def value(mean: jax.Array, lattice: Lattice, place: jax.Array) -> jax.Array:
+    """[...] the reward that is expected of steps to places [..., O]."""
     number, share = lattice.around(place)
-    return (jax.vmap(lambda one, at: one[at])(maps, number) * share).sum(axis=-1)
+    return (mean[number] * share).sum(axis=-1)
 
 
 def learned(
@@ -168,14 +141,14 @@ def learned(
 ) -> RewardPrior:
     """The prior after tasks [K, B, ...] have been looked at once more.
 
-    At every point a task counts by how much it told of it: by the share of the variance that it took away. What no task
-    told of stays as it was at first.
+    Each is looked at as if only the mean were known of it. At every point it counts by how much it told: by the share
+    of the variance that it took away. What no task told of stays as it was at first.
     """
 
     def told(steps: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        none = RewardBelief(prior.mean, jnp.diag(prior.variance), jnp.zeros((0, lattice.size)), prior.centre)
-        found = conditioned(jax.random.key(0), none, lattice, *steps)
-        return found.mean, 1.0 - jnp.diag(found.covariance) / prior.variance
+        open_to_all = prior._replace(variance=jnp.full(lattice.size, FIRST_STD**2))
+        found = conditioned(begin(open_to_all), lattice, *steps)
+        return found.mean, 1.0 - jnp.diag(found.covariance) / FIRST_STD**2
 
     means, weights = jax.lax.map(told, (places, rewards, counts))
     weights = jnp.clip(weights, 0.0, 1.0)
@@ -199,10 +172,9 @@ def in_units(
 
 
 def promised(belief: RewardBelief, lattice: Lattice, units: Normaliser, next_obs: jax.Array) -> jax.Array:
-    """[P, N] the rewards of steps to `next_obs` [P, N, O], in the environment's units. Each particle has one map."""
-    maps = belief.maps[jnp.arange(next_obs.shape[0]) % MAPS]
+    """[...] the rewards that are expected of steps to `next_obs` [..., O], in the environment's units."""
     place, _ = in_units(belief.centre, units, next_obs, jnp.float32(0.0))
-    return units.target_scale[0] * value(maps, lattice, place)
+    return units.target_scale[0] * value(belief.mean, lattice, place)
 
 
 def of_tasks(
