@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from posterity.cli import main
 from posterity.commands.arguments import terminal
-from posterity.commands.demo import swing
+from posterity.commands.demo import seek, swing
 from posterity.experiment.config import RunConfig, resolve
 
 
@@ -156,7 +157,7 @@ def test_resuming_a_finished_run_changes_nothing(here: Path, capfd):
 
 
 def test_the_demo_ends_with_a_table_a_figure_and_the_path_to_them(here: Path, capfd):
-    assert main(["demo", "--tasks", "3", "--seeds", "2", "--pendulums", "0"]) == 0
+    assert main(["demo", "--tasks", "3", "--seeds", "2", "--goals", "0", "--pendulums", "0"]) == 0
     out = capfd.readouterr().out
     assert "find the" in out
     assert "Mean return per episode" in out
@@ -179,6 +180,20 @@ def test_the_pendulums_of_the_demo_tell_how_each_began(here: Path, capfd):
     assert "pendulum 1: first episode" in out
     assert "pendulum 2: first episode" in out
     assert (here / out.splitlines()[-1].split()[0]).exists()
+
+
+def test_the_goals_of_the_demo_tell_what_was_found_at_first_and_in_the_end(here: Path, capfd):
+    agent = {
+        "planner": {"horizon": 3, "candidates": 8, "elites": 2, "cem_iterations": 1, "particles": 2},
+        "learner": {"gradient_steps": 3, "task_batch_size": 8, "world_batch_size": 4},
+        "network": {"hidden": [8, 8]},
+        "reward_map": {"lattice": 3},
+    }
+    changes = {"tasks": 2, "steps_per_iteration": 8, "agent": agent, "env": {"max_episode_steps": 8}}
+    seek(changes, here / "demo", "test", terminal())
+    out = " ".join(capfd.readouterr().out.split())
+    assert re.search(r"first episode of a task: \d+\.\d with the first 1 goals, \d+\.\d with the last", out)
+    assert (here / out.split()[-2]).exists() or (here / out.split()[-3]).exists()
 
 
 def test_the_coin_table_as_json(here: Path, capfd):

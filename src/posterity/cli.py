@@ -15,7 +15,7 @@ from posterity import __version__
 from posterity.errors import UserError, printable, unknown
 
 COMMANDS = {
-    "demo": ("posterity.commands.demo:demo", "a tour of three minutes on a laptop, ending in reports"),
+    "demo": ("posterity.commands.demo:demo", "a tour of four minutes on a laptop, ending in reports"),
     "families": (
         "posterity.commands.listing:families",
         "the families of tasks; --show NAME draws one, --check FILE.py:NAME checks yours",

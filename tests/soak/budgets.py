@@ -160,7 +160,7 @@ def _bench(words: list[str]) -> list[str]:
 
 
 def _demo(words: list[str]) -> list[str]:
-    return [*words, "--tasks", "2", "--seeds", "1", "--pendulums", "0"]
+    return [*words, "--tasks", "2", "--seeds", "1", "--goals", "0", "--pendulums", "0"]
 
 
 def _serve(words: list[str]) -> list[str]:

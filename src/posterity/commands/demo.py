@@ -1,4 +1,4 @@
-"""`posterity demo`: a tour of three minutes on a laptop."""
+"""`posterity demo`: a tour of four minutes on a laptop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from posterity.types import Facts
 
 
 class DemoArgs(Settings):
-    """A tour: item search learned with and without transfer, then a pendulum under changing gravity; with reports."""
+    """A tour: item search with and without transfer, hidden goals on a plane, and a pendulum under changing gravity."""
 
     out: Path | None = setting(None, "Folder for the runs and the reports; if not given, the next free runs/demo-NNN.")
     tasks: int = setting(100, "Houses to search.", ge=1)
     seeds: int = setting(3, "Independent learners per method, in the houses.", ge=1)
+    goals: int = setting(20, "Hidden goals to find on a plane, one in each task; 0 leaves this part out.", ge=0)
     pendulums: int = setting(3, "Pendulums to swing up, each under another gravity; 0 leaves this part out.", ge=0)
 
 
 def demo(args: Sequence[str]) -> int:
-    """Two methods on the same houses, then VBLRL on a few pendulums, each with its report."""
+    """Two methods on the same houses, then VBLRL on a plane and on a few pendulums, each with its report."""
     asked = parse(DemoArgs, args, "demo")
     console = terminal()
     out = asked.out or next_folder("demo")
@@ -38,9 +39,28 @@ def demo(args: Sequence[str]) -> int:
     paths = compare("item-search", ("blrl", "boss"), houses, out, typed("demo", args), console)
     console.print()
     write_report(paths, out / "report", f"{min(11, asked.tasks)}-", 3, console)
+    if asked.goals:
+        seek({"tasks": asked.goals}, out / "goals", typed("demo", args), console)
     if asked.pendulums:
         swing({"tasks": asked.pendulums}, out, typed("demo", args), console)
     return 0
+
+
+def seek(changes: Facts, out: Path, command: str, console: Console) -> None:
+    """VBLRL on a plane with hidden goals, and what it found at first and in the end."""
+    console.print("\nA point on a plane looks for a goal that nobody shows: only steps into it are rewarded.\n")
+    draw_tasks("point-goal", 0, 1, console)
+    [path] = compare("point-goal", ("vblrl",), changes, out, command, console)
+    from posterity.experiment.records import read_run
+
+    first = read_run(path).returns[0, :, 0]  # the first episode of each task
+    part = max(len(first) // 4, 1)
+    early, late = first[:part].mean(), first[-part:].mean()
+    console.print(
+        f"first episode of a task: {early:.1f} with the first {part} goals, {late:.1f} with the last. A random walk "
+        "earns 0.2; who knows where goals may be, 27 by guessing well and 43 at best."
+    )
+    write_report([path], path / "report", "1-", 1, console)
 
 
 def swing(changes: Facts, out: Path, command: str, console: Console) -> None:
