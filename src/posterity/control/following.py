@@ -72,6 +72,7 @@ class Following:
         assert state.recent is not None
         world = state.world.posterior, state.task_number, state.normaliser
         found = self.inference.online([key], *world, state.latents, *state.recent, min(met, self.size))
+        jax.block_until_ready(found)  # or else whoever acts next waits for it
         enough = met >= self.size
         return Inferred(found, self._world_explains(key, state._replace(latents=found)) if enough else self.world_acts)
 
