@@ -1,5 +1,6 @@
 """Latency and return against the budget are measured, never asserted."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,13 @@ def test_code_is_not_run_for_a_files_sake(machine_file: Path):
 def test_the_machine_must_be_named(capfd):
     assert main(["bench", "control"]) == 2
     assert "Which machine?" in capfd.readouterr().err
+
+
+def test_the_record_names_the_family_and_the_method_of_the_file(told_files: tuple[Path, Path], monkeypatch, capfd):
+    monkeypatch.setattr("posterity.control.bench.BUDGETS", (0.0,))
+    whole = str(told_files[0])
+    command = ["bench", "control", "--machine", whole, "--steps", "10", "--episodes", "1", "--family", "point-goal"]
+    assert main([*command, "--json"]) == 0
+    record = json.loads(capfd.readouterr().out)
+    assert (record["subject"], record["family"], record["method"]) == ("control", "pendulum-gravity", "vblrl")
+    assert "preset" not in record

@@ -56,7 +56,7 @@ def bench(args: Sequence[str]) -> int:
     facts: list[Record] = []
     for lanes in asked.lanes:
         facts += [_rounded(each) for each in _measure(subject, asked, lanes)]
-    place = {"subject": subject, "family": asked.family, "preset": asked.preset}
+    place = {"subject": subject, **_place(asked)}
     if asked.as_json:
         record = session("posterity bench " + " ".join(args))
         print(json.dumps({**place, "measured": facts, "session": record}, indent=1))
@@ -68,6 +68,16 @@ def bench(args: Sequence[str]) -> int:
         for each in facts:
             print("\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in each.items()))
     return 0
+
+
+def _place(asked: BenchArgs) -> dict[str, str]:
+    """Whose sizes these are: a file's own family and method, or the family and preset that were asked for."""
+    if asked.machine is None:
+        return {"family": asked.family, "preset": asked.preset}
+    from posterity.control.machine import read_machine
+
+    header = read_machine(asked.machine).header
+    return {"family": header.family, "method": header.method}
 
 
 def _measure(subject: str, asked: BenchArgs, lanes: int) -> list[Record]:
