@@ -45,7 +45,7 @@ def test_the_help_of_a_run_shows_the_family_then_what_people_change_first_then_t
     out = help_of(capfd, "run pendulum-gravity")
     assert out.startswith("usage: posterity run FAMILY [options]\n")
     titles = re.findall(r"^(\w[\w -]*):$", out, flags=re.MULTILINE)
-    parts = ["planner", "learner", "network", "latent", "value", "policy", "replay", "backward"]
+    parts = ["planner", "learner", "network", "latent", "value", "policy", "reward_map", "replay", "backward"]
     assert titles[:4] == ["arguments", "what people change first", "run", "method vblrl"]
     assert sorted(titles[4:-1]) == sorted(parts)
     assert titles[-1] == "environment"

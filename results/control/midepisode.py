@@ -7,16 +7,20 @@
     posterity run hopper-gravity --preset best --tasks 3 --iterations 45 --out runs/hopper
     posterity export runs/hopper --out hopper.posterity --task new
     python results/control/midepisode.py hopper.posterity
+    python results/control/midepisode.py hopper.posterity --hz 50         in real time
 
 An episode begins under one gravity. After 100 steps it is another one, and the body is where episodes begin: the
 pendulum hangs down again, as after a push, and the hopper is stood up. The return after that counts: of 200 steps of
 the pendulum, and of the 300 that are left of a hopper's episode. The frozen controller observes the first 100 steps and
 no more. Both have all the time they need to act, so that only what they believe differs. Nothing is learned but the
-latent. A hopper that falls is stood up again before the change; after it, a fall ends the episode.
+latent. With `--hz` actions are asked for at that rate, with half of the period as their budget, so that the latent is
+inferred beside the loop and follows later. A hopper that falls is stood up again before the change; after it, a fall
+ends the episode.
 """
 
+import argparse
 import json
-import sys
+import time
 
 import numpy as np
 from scipy import stats
@@ -38,19 +42,23 @@ def begun(family: str, gravity: float, seed: int):
     return env, obs
 
 
-def played(controller: posterity.Controller, pair: tuple[float, float], seed: int, frozen: bool) -> float:
+def played(controller: posterity.Controller, pair: tuple[float, float], seed: int, frozen: bool, hz: float) -> float:
     """The return after the change."""
     controller.forget()
     family, total, first = controller.header.family, 0.0, True
     env, obs = begun(family, pair[0], seed)
+    budget, due = (500.0 / hz if hz else None), time.perf_counter()
     for step in range(BEFORE + AFTER[family]):
         if step == BEFORE:
             env, obs = begun(family, pair[1], seed)
             if family == "pendulum-gravity":
                 env.unwrapped.state = np.array([np.pi, 0.0])  # pyright: ignore[reportAttributeAccessIssue]
                 obs = np.array([-1.0, 0.0, 0.0], np.float32)
-        action = controller.act(obs, first=first)
+        action = controller.act(obs, budget, first=first)
         following, reward, terminated, _, _ = env.step(action)
+        if hz:
+            due += 1.0 / hz
+            time.sleep(max(due - time.perf_counter(), 0.0))
         if step < BEFORE or not frozen:
             controller.observe(obs, action, float(reward), following)
         obs, total, first = following, total + (float(reward) if step >= BEFORE else 0.0), False
@@ -61,12 +69,13 @@ def played(controller: posterity.Controller, pair: tuple[float, float], seed: in
     return total
 
 
-def main(path: str) -> None:
+def main(path: str, hz: float) -> None:
     """Prints both returns of every pair, and the mean difference with its 95 % interval."""
     differences: list[float] = []
     with posterity.Controller.load(path) as controller:
+        controller.warm_up(500.0 / hz if hz else None)
         for seed, pair in enumerate(PAIRS):
-            adapts, frozen = (played(controller, pair, seed, frozen) for frozen in (False, True))
+            adapts, frozen = (played(controller, pair, seed, frozen, hz) for frozen in (False, True))
             differences.append(adapts - frozen)
             print(json.dumps({"gravity": pair, "adapts": round(adapts, 1), "frozen": round(frozen, 1)}), flush=True)
     half = stats.t.ppf(0.975, len(PAIRS) - 1) * np.std(differences, ddof=1) / np.sqrt(len(PAIRS))
@@ -74,4 +83,8 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("machine")
+    parser.add_argument("--hz", type=float, default=0.0)
+    asked = parser.parse_args()
+    main(asked.machine, asked.hz)
