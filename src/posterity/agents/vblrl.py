@@ -141,8 +141,8 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         return self.actor.plain(state.guard.playing, state.normaliser, state.latents)
 
     def observe(self, keys: Keys, state: VblrlState, step: Transition) -> VblrlState:
-        """While a task is new, what it does tells which task it is; where rewards are mapped, each tells of them."""
-        state = self.paid(state, step)
+        """Updates the map of rewards, if there is one, and infers the latent while the task is new."""
+        state = self.with_reward(state, step)
         if self.inference is None or state.recent is None:
             return state
         seen = state.iteration * self.budget.steps_per_iteration + state.step  # this one counted in
@@ -154,7 +154,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         world = state.world.posterior, state.task_number, state.normaliser
         return state._replace(recent=recent, latents=self.inference.online(keys, *world, state.latents, *recent, seen))
 
-    def paid(self, state: VblrlState, step: Transition) -> VblrlState:
+    def with_reward(self, state: VblrlState, step: Transition) -> VblrlState:
         """With one more step in the map of rewards, if there is one."""
         if self.rewards is None:
             return state

@@ -198,7 +198,7 @@ class ModelPilot(Pilot):
         here = here._replace(step=here.step + 1)
         if self.following is None:
             return self.agent.observe([key], here, step)
-        return self.following.observe(key, self.agent.paid(here, step), step, self._hurried)
+        return self.following.observe(key, self.agent.with_reward(here, step), step, self._hurried)
 
     def _acting(self, state: VblrlState) -> DynamicsModel:
         """The agent's acting model; with a latent the world's, where that explains the latest steps better."""
