@@ -35,6 +35,9 @@ Array: TypeAlias = "HostArray | jax.Array"
 StepFunction: TypeAlias = Callable[[Array, Array, Array], Array]
 
 
+_STEP = zlib.crc32(b"step")
+
+
 class Key(NamedTuple):
     """A place in the tree of random streams: `Key.of(seed).fold("task", 3)`."""
 
@@ -48,6 +51,12 @@ class Key(NamedTuple):
     def fold(self, *names: str | int) -> Key:
         """The key of a place below this one. A word counts by its checksum, which no Python process changes."""
         return Key(self.path + tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names))
+
+    def step(self) -> tuple[Key, int]:
+        """The place and the number n of a key `place.fold("step", n, name)`; any other key is the first step there."""
+        if len(self.path) > 3 and self.path[-3] == _STEP:
+            return Key(self.path[:-3]), self.path[-2]
+        return self, 0
 
     def generator(self) -> np.random.Generator:
         """A fresh NumPy generator. The same key always gives the same stream."""

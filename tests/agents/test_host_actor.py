@@ -10,7 +10,6 @@ from posterity.agents import lanes
 from posterity.agents.host_actor import HostActor
 from posterity.models import actor_critic, latent, mlp, normaliser
 from posterity.models.actor_critic import ActionBox
-from posterity.models.plain_actor import normals
 from posterity.types import Key, Spec
 
 SPEC = Spec(3, np.array([-1.0, 0.0]), np.array([1.0, 2.0]), max_episode_steps=10, alive=None)
@@ -44,15 +43,19 @@ def test_exploring_actions_differ_by_key_and_stay_within_the_range():
     assert (one <= SPEC.high).all()
 
 
-def test_normals_are_normal_and_each_key_has_its_own():
-    """Mean, variance and tails of 20,000, within five standard errors; neighbouring keys are not correlated."""
-    drawn = normals([Key.of(3).fold("step", step, "act") for step in range(5000)], 4)
-    count = drawn.size
-    assert abs(drawn.mean()) < 5 / count**0.5
-    assert abs(drawn.var() - 1.0) < 5 * (2 / count) ** 0.5
-    assert abs((np.abs(drawn) > 1.96).mean() - 0.05) < 5 * (0.05 * 0.95 / count) ** 0.5
-    assert abs((drawn[1:] * drawn[:-1]).mean()) < 5 / count**0.5
-    np.testing.assert_array_equal(drawn[:2], normals([Key.of(3).fold("step", step, "act") for step in range(2)], 4))
+def test_pink_exploring_drifts_where_white_noise_stays():
+    """An actor that tries things around 0: the mean of 64 actions in a row is larger with pink noise, and no lane's
+    actions leave the range."""
+    units, obs = lanes.repeated(normaliser.identity(3, 2), 2), np.zeros((2, 3), np.float32)
+    actors, drift = _actors(0), {}
+    for noise in ("white", "pink"):
+        host = HostActor(SPEC, noise)
+        steps = [[key.fold("episode", e, "step", n, "act") for key in KEYS] for e in range(8) for n in range(64)]
+        acted = np.stack([host.act(keys, obs, actors, units, explores=True) for keys in steps])
+        assert (acted >= SPEC.low).all()
+        assert (acted <= SPEC.high).all()
+        drift[noise] = np.abs(acted.reshape(8, 64, 2, 2).mean(axis=1) - acted.mean(axis=0)).mean()
+    assert drift["pink"] > 2 * drift["white"]
 
 
 def test_an_actor_that_is_told_the_task_acts_by_what_is_believed_of_it():

@@ -30,7 +30,7 @@ PLANNED = {
 AGENT: dict[str, dict[str, Any]] = {
     "vblrl": PLANNED,
     "hip-mdp": {**PLANNED, "latent": {"size": 2, "transitions": 8}},
-    "actor-critic": {"updates_per_step": 1, "hidden": (8,)},
+    "actor-critic": {"updates_per_step": 1, "hidden": (8,), "transfer": True, "noise": "pink", "trial_iterations": 2},
     "npg": GRADIENT,
     "ewc": GRADIENT,
     "lpg-ftw": GRADIENT | {"columns": 2},

@@ -19,10 +19,12 @@ from posterity.agents.actor_learning import ActorCriticLearning, measured
 from posterity.agents.base import Agent, Behaviour, Info, Keys, Policy, Score
 from posterity.agents.guard import Guard, Guards, earned
 from posterity.agents.host_actor import HostActor
+from posterity.agents.trial import Trial, Trials
 from posterity.errors import UserError
 from posterity.models import actor_critic, normaliser, replay
 from posterity.models.actor_critic import ActorCriticTraining
 from posterity.models.mlp import Layers
+from posterity.models.noise import Noise, noise_setting
 from posterity.models.normaliser import Normaliser
 from posterity.models.replay import Replay
 from posterity.settings import Settings, setting
@@ -37,6 +39,8 @@ class ActorCriticAgentSettings(Settings):
     hidden: tuple[int, ...] = setting(actor_critic.HIDDEN, "Units of each hidden layer of actor and critics.")
     gamma: float = setting(0.99, "Discount of the critics.", ge=0, lt=1)
     updates_per_step: int = setting(8, "Gradient steps on the critics for every step in the environment.", ge=1)
+    noise: Noise = noise_setting()
+    trial_iterations: int = actor_critic.trial_setting()
     transfer: bool = setting(False, "Go on with the networks of the task before; false: every task from scratch.")
 
 
@@ -47,6 +51,7 @@ class ActorCriticState(NamedTuple):
     guard: Guard
     normaliser: Normaliser
     replay: Replay
+    trial: Trial | None  # of what is inherited; None: there is none
     task_number: int
     iteration: int
 
@@ -73,8 +78,13 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         steps = settings.updates_per_step * budget.steps_per_iteration
         learning = ActorCriticLearning(spec, settings.gamma, steps, settings.transfer, hidden=settings.hidden)
         self.fresh = lanes.compiled(learning.init)
-        self.fit = lanes.compiled(learning.fit)
-        self.actor, self.guards = HostActor(spec), Guards()
+        self.fit = lanes.compiled(
+            lambda key, training, units, memory, task, since: learning.fit(
+                key, training, units, memory, task, since=since
+            )
+        )
+        self.actor, self.guards = HostActor(spec, settings.noise), Guards()
+        self.trials = Trials(settings.trial_iterations if settings.transfer else 0)
         self.measure = lanes.compiled(lambda memory, task: measured(spec, memory, task))
         self.remember = lanes.compiled(replay.add, donate=[0])
 
@@ -89,6 +99,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
             self.guards.begin(fresh.now.actor),
             lanes.repeated(normaliser.identity(*dims), count),
             lanes.repeated(room, count),
+            self.trials.begin(fresh, np.zeros(count, np.int32)) if self.trials.iterations else None,
             task_number=-1,
             iteration=0,
         )
@@ -97,15 +108,16 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         """Fresh networks, or those there are."""
         number = state.task_number + 1
         training = state.training if self.transfers and number else self.fresh(keys)
+        trial = None if state.trial is None else self.trials.begin(self.fresh(keys), state.trial.since)
         guard = self.guards.begin(training.now.actor)
-        return state._replace(training=training, guard=guard, task_number=number, iteration=0)
+        return state._replace(training=training, guard=guard, trial=trial, task_number=number, iteration=0)
 
     def act(
         self, keys: Keys, state: ActorCriticState, obs: HostArray, first: BoolArray
     ) -> tuple[ActorCriticState, HostArray]:
         """A draw of the policy, or a random action before anything was learned."""
         if self._explores(state):
-            return state, _random(self.spec, keys)
+            return state, self.actor.random(keys)
         return state, self.actor.act(keys, obs, state.guard.playing, state.normaliser, explores=True)
 
     def behaviour(self, state: ActorCriticState) -> Behaviour | None:
@@ -119,12 +131,21 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         units = state.normaliser
         if (state.task_number == 0 or not self.transfers) and state.iteration < NORMALISER_ITERATIONS:
             units = self.measure(memory, state.task_number)
-        training, loss = self.fit(keys, state.training, units, memory, state.task_number)
+        since = 0 if state.trial is None else state.trial.since
+        training, loss = self.fit(keys, state.training, units, memory, state.task_number, since)
         place = f"task {state.task_number}, iteration {state.iteration}"
-        guard = self.guards.follow(state.guard, training.now.actor, earned(rows))
-        facts = loss._asdict() | {"guarded": guard.left > 0}
+        learned, facts = state._replace(normaliser=units, replay=memory), loss._asdict()
+        when = state.task_number, state.iteration
+        if state.trial is not None and self.trials.under_way(*when):
+            fresh, _ = self.fit([key.fold("fresh") for key in keys], state.trial.fresh, units, memory, when[0], when[0])
+            tried = self.trials.follow(state.trial._replace(fresh=fresh), training, *when, earned(rows))
+            training, guard = tried.networks, self.guards.begin(tried.playing)
+            learned = learned._replace(trial=tried.trial)
+        else:
+            guard = self.guards.follow(state.guard, training.now.actor, earned(rows))
+        facts |= {"guarded": guard.left > 0} | self.trials.facts(learned.trial, *when)
         info = diagnostics.checked(facts, "critic", place, "try fewer updates per step")
-        learned = state._replace(training=training, guard=guard, normaliser=units, replay=memory)
+        learned = learned._replace(training=training, guard=guard)
         return learned._replace(iteration=state.iteration + 1), info
 
     def _explores(self, state: ActorCriticState) -> bool:
@@ -154,8 +175,4 @@ class ActorPolicy(Policy):
     def act(self, keys: Keys, obs: HostArray, first: BoolArray) -> HostArray:
         """[L, A] likeliest actions; random ones where nothing had been learned."""
         likely = self.method.actor.act(keys, obs, self.actor, self.normaliser, explores=False)
-        return np.where(self.random[:, None], _random(self.method.spec, keys), likely)
-
-
-def _random(spec: Spec, keys: Keys) -> HostArray:
-    return np.stack([spec.random_action(key.generator()) for key in keys])
+        return np.where(self.random[:, None], self.method.actor.random(keys), likely)

@@ -84,13 +84,16 @@ class ActorCriticLearning:
         task: jax.Array,
         model: DynamicsModel | None = None,
         known: Latents | None = None,
+        since: jax.Array | int = 0,
     ) -> tuple[ActorCriticTraining, ActorCriticLoss]:
         """From the present task's transitions, from earlier ones' where there is transfer, and from imagined ones.
 
-        `known` [K, Z]: what is believed of every task's latent, where actor and critics are told it.
+        `known` [K, Z]: what is believed of every task's latent, where actor and critics are told it. `since`: the first
+        task that these networks learn from.
         """
         size = actor_critic_fit.BATCH_SIZE
-        happened = memory.filled.sum() if self.earlier_share else memory.filled[task]
+        counted = jnp.arange(memory.filled.shape[0]) >= since
+        happened = jnp.where(counted, memory.filled, 0).sum() if self.earlier_share else memory.filled[task]
         share = self.imagined_share * jnp.minimum(1.0, FADES / jnp.maximum(happened, 1))
         more: Callable[[jax.Array], StepBatch] | None = None
         if model is not None and self.imagined_share:
@@ -99,7 +102,7 @@ class ActorCriticLearning:
             )
 
         def draw(k: jax.Array) -> StepBatch:
-            rows = replay.sample_mixed(k, memory, task, self.earlier_share, size)
+            rows = replay.sample_mixed(k, memory, task, self.earlier_share, size, since)
             batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
             batch = batch._replace(context=_context(jax.random.fold_in(k, 2), known, rows.task))
             return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, share)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from posterity.agents import lanes
 from posterity.agents.base import Keys
@@ -13,13 +14,14 @@ from posterity.agents.inference import TaskInference
 from posterity.agents.programs import Programs
 from posterity.agents.reward_learning import RewardLearning
 from posterity.agents.training import INITIAL_WIDTH, VblrlSettings
+from posterity.agents.trial import Trial, Trials
 from posterity.agents.vblrl_state import VblrlState
 from posterity.models import normaliser, replay
 from posterity.models.actor_critic import ActorCriticTraining
 from posterity.models.critic import CriticTraining
 from posterity.models.termination import TerminationTraining
 from posterity.planning.cem import Plan
-from posterity.types import Budget, Spec
+from posterity.types import Array, Budget, Spec
 
 
 class Networks(NamedTuple):
@@ -41,7 +43,9 @@ class Beginning:
         programs: Programs,
         inference: TaskInference | None,
         rewards: RewardLearning | None,
+        inherits: bool,
     ) -> None:
+        self.trials = Trials(settings.policy.trial_iterations if inherits else 0)
         self.spec, self.settings, self.budget = spec, settings, budget
         self.programs, self.inference, self.rewards, self.guards = programs, inference, rewards, Guards()
 
@@ -66,6 +70,7 @@ class Beginning:
             critic=fresh.critic,
             actor=fresh.actor,
             guard=self.guard(fresh.actor),
+            trial=None if fresh.actor is None else self.trial(fresh.actor, np.zeros(count, np.int32)),
             termination=fresh.termination,
             reward_prior=nothing,
             rewards=None if self.rewards is None or nothing is None else self.rewards.fresh(nothing),
@@ -94,6 +99,10 @@ class Beginning:
         if actor is None or self.settings.planner.cem_iterations:
             return None
         return self.guards.begin(actor.now.actor)
+
+    def trial(self, fresh: ActorCriticTraining, since: Array) -> Trial | None:
+        """Of an actor that is inherited, beside one that is `fresh`, if the settings ask for it."""
+        return self.trials.begin(fresh, since) if self.trials.iterations else None
 
     def _room(self) -> replay.Replay:
         """An empty replay of one lane."""

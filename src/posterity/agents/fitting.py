@@ -66,8 +66,13 @@ class Fitting:
             known = None
             if self.inference is not None and state.guard is not None:  # it acts alone, and is told which task it is
                 known = self.inference.told(state.latents, state.world.posterior, state.task_number)
-            actor, told = self.programs.fit_actor(keys, state.actor, *data, model, known)
+            since = 0 if state.trial is None else state.trial.since
+            actor, told = self.programs.fit_actor(keys, state.actor, *data, model, known, since)
             state, facts = state._replace(actor=actor), facts | told._asdict()
+            tried = state.task_number > 0 and state.iteration < self.settings.policy.trial_iterations
+            if state.trial is not None and tried:
+                own = [key.fold("fresh") for key in keys], state.trial.fresh, *data, model, known, state.task_number
+                state = state._replace(trial=state.trial._replace(fresh=self.programs.fit_actor(*own)[0]))
         if state.termination is not None:
             ends, facts["termination_accuracy"] = self.programs.fit_termination(keys, state.termination, *data)
             state = state._replace(termination=ends)

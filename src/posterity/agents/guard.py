@@ -7,7 +7,7 @@ one acts for a stretch, and what it does is learned from like anything else. The
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ import numpy as np
 from posterity.agents import lanes
 from posterity.models.mlp import Layers
 from posterity.types import HostArray, Transition
+
+Tree = TypeVar("Tree")
 
 STRETCH = 8  # iterations; fewer let a learner step aside for chance (results/notes/28)
 MARGIN = 0.25  # share of the best return that an actor may fall short of it
@@ -51,10 +53,10 @@ def follow(guard: Guard, learned: Layers, earned: jax.Array) -> Guard:
     better = told & (recent.mean() > kept)
     chance = CERTAIN * jnp.sqrt((jnp.diff(recent) ** 2).mean() / STRETCH)  # of a difference of two means
     worse = told & (recent.mean() < kept - jnp.maximum(MARGIN * jnp.abs(kept), chance))
-    best = _chosen(better, guard.playing, guard.best)
+    best = chosen(better, guard.playing, guard.best)
     left = jnp.where(worse, STRETCH, jnp.maximum(guard.left - 1, 0))
     return Guard(
-        _chosen(left > 0, best, learned),
+        chosen(left > 0, best, learned),
         best,
         jnp.where(better, recent.mean(), kept),
         recent,
@@ -63,7 +65,8 @@ def follow(guard: Guard, learned: Layers, earned: jax.Array) -> Guard:
     )
 
 
-def _chosen(which: jax.Array, one: Layers, other: Layers) -> Layers:
+def chosen(which: jax.Array, one: Tree, other: Tree) -> Tree:
+    """`one` where `which` [] is true, else `other`."""
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
 
 

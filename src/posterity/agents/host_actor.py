@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from posterity.agents.base import Keys
-from posterity.models import plain_actor
+from posterity.models import noise, plain_actor
 from posterity.models.mlp import Layers
+from posterity.models.noise import Noise
 from posterity.models.normaliser import Normaliser
 from posterity.models.plain_actor import Affine, PlainActor, Range
 from posterity.types import HostArray, Spec
@@ -30,8 +31,9 @@ class _Seen(NamedTuple):
 class HostActor:
     """Actions of an actor, for all lanes."""
 
-    def __init__(self, spec: Spec) -> None:
-        self.range = Range.of(spec)
+    def __init__(self, spec: Spec, noise: Noise = "white") -> None:
+        self.spec, self.range = spec, Range.of(spec)
+        self.noise: Noise = noise
         self._seen: _Seen | None = None
 
     def act(
@@ -47,6 +49,10 @@ class HostActor:
         plain = self.plain(actor, normaliser, latents)
         return plain.act(keys, obs) if explores else plain.likeliest(obs)
 
+    def random(self, keys: Keys) -> HostArray:
+        """[L, A] random actions, before there is an actor that knows anything."""
+        return noise.random_actions(keys, self.spec, self.noise)
+
     def plain(self, actor: Layers, normaliser: Normaliser, latents: jax.Array | None = None) -> PlainActor:
         """The actor of every lane on the host. It is fetched anew only when it has changed.
 
@@ -54,7 +60,7 @@ class HostActor:
         """
         seen = self._seen
         if seen is None or not (seen.actor is actor and seen.normaliser is normaliser and seen.latents is latents):
-            plain = PlainActor(_on_the_host(actor, normaliser, latents), self.range)
+            plain = PlainActor(_on_the_host(actor, normaliser, latents), self.range, self.noise)
             self._seen = seen = _Seen(actor, normaliser, latents, plain)
         return seen.plain
 

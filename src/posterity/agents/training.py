@@ -76,6 +76,10 @@ class VblrlSettings(Settings):
             raise ValueError(
                 "cem_iterations is 0, so an actor would act alone; set policy.updates_per_step to 1 or more"
             )
+        if self.planner.cem_iterations and self.policy.noise != "white":
+            raise ValueError("policy.noise is of an actor that acts alone; set planner.cem_iterations to 0")
+        if self.planner.cem_iterations and self.policy.trial_iterations:
+            raise ValueError("policy.trial_iterations are of an actor that acts alone; set planner.cem_iterations to 0")
         return self
 
     @property

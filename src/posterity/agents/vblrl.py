@@ -71,9 +71,11 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.training = Training(spec, settings, self.variant.inherits)
         self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
         self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
-        self.beginning = Beginning(spec, settings, budget, self.programs, self.inference, self.rewards)
+        parts = self.programs, self.inference, self.rewards
+        self.beginning = Beginning(spec, settings, budget, *parts, self.variant.inherits)
+        self.trials = self.beginning.trials
         self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference, self.rewards)
-        self.actor = HostActor(spec)
+        self.actor = HostActor(spec, settings.policy.noise)
 
     def _actor_learning(self) -> ActorCriticLearning:
         """How an actor learns beside the model, if there is one."""
@@ -113,12 +115,16 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             known = number, state.reward_prior, state.rewards, state.normaliser, state.replay
             prior, belief = self.rewards.begin(keys, *known)
             state = state._replace(reward_prior=prior, rewards=belief)
+        if state.trial is not None:
+            fresh = self.programs.init_actor([key.fold("fresh") for key in keys])
+            state = state._replace(trial=self.beginning.trial(fresh, state.trial.since))
         return state._replace(guard=self.beginning.guard(state.actor), task_number=number, iteration=0, step=0)
 
     def act(self, keys: Keys, state: VblrlState, obs: HostArray, first: BoolArray) -> tuple[VblrlState, HostArray]:
         """The first action of the best plan found, or a random one before anything was learned."""
         if self._explores(state):
-            return state._replace(step=state.step + 1), self.planner.random_actions(keys)
+            blind = self.planner.random_actions if state.guard is None else self.actor.random
+            return state._replace(step=state.step + 1), blind(keys)
         if state.guard is not None:
             who = state.guard.playing, state.normaliser
             action = self.actor.act(keys, obs, *who, explores=True, latents=state.latents)
@@ -188,14 +194,24 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         model = self.acting(state) if self.settings.policy.imagined_share else None
         state, more = self.fitting.values(fit_keys, state, model)
         facts |= losses | more
-        if state.guard is not None and state.actor is not None:
-            guard = self.beginning.guards.follow(state.guard, state.actor.now.actor, earned(rows))
-            facts["guarded"] = guard.left > 0
-            state = state._replace(guard=guard)
+        state = self._followed(state, rows)
+        if state.guard is not None:
+            facts["guarded"] = state.guard.left > 0
+        facts |= self.trials.facts(state.trial, state.task_number, state.iteration)
         place = f"task {state.task_number}, iteration {state.iteration}"
         info = diagnostics.checked(facts, "model", place, "try a lower learning rate")
         none = jnp.zeros_like(state.forecast)
         return state._replace(forecast=none, iteration=state.iteration + 1, step=0), info
+
+    def _followed(self, state: VblrlState, rows: Transition) -> VblrlState:
+        """Which actor acts in the next iteration, after what this one has earned."""
+        if state.guard is None or state.actor is None:
+            return state
+        when, guards = (state.task_number, state.iteration), self.beginning.guards
+        if state.trial is None or not self.trials.under_way(*when):
+            return state._replace(guard=guards.follow(state.guard, state.actor.now.actor, earned(rows)))
+        tried = self.trials.follow(state.trial, state.actor, *when, earned(rows))
+        return state._replace(actor=tried.networks, trial=tried.trial, guard=guards.begin(tried.playing))
 
     def _explores(self, state: VblrlState) -> bool:
         """Whether actions are random: in the very first iteration; without transfer, until a task can be fitted."""

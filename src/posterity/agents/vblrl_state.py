@@ -9,6 +9,7 @@ import jax
 from posterity.agents.guard import Guard
 from posterity.agents.inference import Recent
 from posterity.agents.training import VblrlSettings, Who
+from posterity.agents.trial import Trial
 from posterity.models.actor_critic import ActorCritic, ActorCriticTraining
 from posterity.models.critic import Critic, CriticTraining
 from posterity.models.elbo import Learning
@@ -63,6 +64,7 @@ class VblrlState(NamedTuple):
     critic: CriticTraining | None
     actor: ActorCriticTraining | None
     guard: Guard | None  # where the actor acts alone
+    trial: Trial | None  # of the actor that is inherited; None: it is not tried
     termination: TerminationTraining | None
     reward_prior: RewardPrior | None  # of a new task's map of rewards; None: the networks predict rewards
     rewards: RewardBelief | None  # what is believed of the task's own

@@ -25,6 +25,7 @@ import optax
 
 from posterity.models import mlp
 from posterity.models.mlp import Layers
+from posterity.models.noise import Noise, noise_setting
 from posterity.models.normaliser import Normaliser
 from posterity.models.plain_actor import LOG_STD
 from posterity.settings import Settings, setting
@@ -36,6 +37,15 @@ INITIAL_ALPHA = 0.1
 INITIAL_LOG_STD = -0.3  # of an actor that knows nothing: wide, so that much is tried
 
 
+def trial_setting() -> int:
+    """The setting of a method whose actor can be inherited."""
+    return setting(
+        0,
+        "Iterations of a task in which the inherited actor and a fresh one take turns; then the better goes on.",
+        ge=0,
+    )
+
+
 class ActorCriticSettings(Settings):
     """An actor beside the model, and how it is learned."""
 
@@ -45,6 +55,8 @@ class ActorCriticSettings(Settings):
     imagined_share: float = setting(
         0.0, "Share of a batch of the actor's that the model imagines, in short rollouts.", ge=0, lt=1
     )
+    noise: Noise = noise_setting()
+    trial_iterations: int = trial_setting()
 
 
 class ActionBox(NamedTuple):

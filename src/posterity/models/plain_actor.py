@@ -9,12 +9,12 @@ layers give outputs y whose mean over units is zero already.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from posterity.models.noise import Noise, normals
 from posterity.types import HostArray, Key, Spec
 
 LOG_STD = (-5.0, 2.0)  # bounds of the log deviation, before the squashing
@@ -83,6 +83,7 @@ class PlainActor(NamedTuple):
 
     layers: tuple[Affine, ...]  # weights [L, inputs, outputs], biases [L, 1, outputs]
     range: Range
+    noise: Noise = "white"  # that it explores with
 
     def act(self, keys: Sequence[Key], obs: HostArray) -> HostArray:
         """[L, A] draws of the policy for observations [L, O]."""
@@ -90,7 +91,7 @@ class PlainActor(NamedTuple):
         size = told.shape[1] // 2
         low, high = LOG_STD
         log_std = low + 0.5 * (high - low) * (1.0 + np.tanh(told[:, size:]))
-        return self.range.squashed(told[:, :size] + np.exp(log_std) * normals(keys, size))
+        return self.range.squashed(told[:, :size] + np.exp(log_std) * normals(keys, size, self.noise))
 
     def likeliest(self, obs: HostArray) -> HostArray:
         """[L, A] the likeliest actions for observations [L, O]."""
@@ -101,12 +102,3 @@ class PlainActor(NamedTuple):
         """The actor of one lane alone."""
         one = slice(lane, lane + 1)
         return self._replace(layers=tuple(Affine(weight[one], bias[one]) for weight, bias in self.layers))
-
-
-def normals(keys: Sequence[Key], count: int) -> HostArray:
-    """[L, count] standard normals, by each key alone: a hash of its path, which is far quicker than a generator."""
-    from scipy.special import ndtri  # who asks for the likeliest action only needs NumPy alone
-
-    digests = [hashlib.shake_128(repr(key.path).encode()).digest(4 * count) for key in keys]
-    words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(len(keys), count)
-    return ndtri((words + 0.5) / 2.0**32).astype(np.float32)

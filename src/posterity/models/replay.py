@@ -173,14 +173,16 @@ def sample_world(key: jax.Array, replay: Replay, seen: jax.Array, tasks: int, ba
     return Rows(*rows, task=jnp.repeat(chosen, batch_size))
 
 
-def sample_mixed(key: jax.Array, replay: Replay, task: jax.Array, share: float, batch_size: int) -> Rows:
+def sample_mixed(
+    key: jax.Array, replay: Replay, task: jax.Array, share: float, batch_size: int, since: jax.Array | int = 0
+) -> Rows:
     """`batch_size` transitions, each with probability `share` of one of the tasks before `task`, else of `task`.
 
-    In the first task all are its own.
+    Of the tasks before, only those from `since` on count; where there are none, all transitions are of `task`.
     """
     which_key, task_key, place_key = jax.random.split(key, 3)
-    earlier = (jax.random.uniform(which_key, (batch_size,)) < share) & (task > 0)
-    chosen = jnp.where(earlier, jax.random.randint(task_key, (batch_size,), 0, jnp.maximum(task, 1)), task)
+    earlier = (jax.random.uniform(which_key, (batch_size,)) < share) & (task > since)
+    chosen = jnp.where(earlier, jax.random.randint(task_key, (batch_size,), since, jnp.maximum(task, since + 1)), task)
     there, present = replay.filled[chosen], replay.present
     if present is not None:
         there = jnp.where(earlier, jnp.minimum(there, replay.reward.shape[1]), there)
