@@ -49,7 +49,7 @@ def tried(iterations: int, earned: list[list[float]]) -> tuple[Any, Any, Any, An
     trial = trials.begin(fresh, np.zeros(2, np.int32))
     end: Any = None
     for iteration, each in enumerate(earned):
-        end = trials.follow(trial, inherited, 2, iteration, np.float32(each))
+        end = trials.follow(trial, inherited, 2, iteration, np.asarray(each, np.float32))
         trial = end.trial
         if iteration + 1 < iterations:
             turn = fresh if trials.fresh_acts(2, iteration + 1) else inherited
