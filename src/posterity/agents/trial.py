@@ -1,10 +1,11 @@
-"""Whether what an actor inherits helps in a new task: it takes turns with a fresh one, and the better of them goes on.
+"""Whether what an actor inherits helps in a new task: it takes turns with a fresh one, and goes on if it is better.
 
 Where tasks are of several kinds, an actor that has learned one kind may keep itself from what the next one asks for: an
 arm that has learned to reach goes straight to the goal, and never finds that an object has to be pushed there. Whether
 it does cannot be told in advance, so it is tried. In the first iterations of a task the inherited actor acts in every
 other one and a fresh actor, with critics of its own, in those between. Both learn from all steps of the task, the
-inherited one from earlier tasks too. Then the one that has earned more goes on, and later tasks inherit from it.
+inherited one from earlier tasks too. Then one of them goes on, and later tasks inherit from it: the inherited one if
+it has earned more by at least one standard error, or else the fresh one, which has not learned anything wrong yet.
 
     since    the first task that the networks have learned from: a fresh start that goes on begins anew to count
 """
@@ -28,7 +29,7 @@ class Trial(NamedTuple):
     """What is known of both. Arrays have a leading axis of lanes."""
 
     fresh: ActorCriticTraining
-    returns: jax.Array  # [2] sums of what the inherited actor and the fresh one have earned
+    returns: jax.Array  # [iterations] what each turn has earned
     since: jax.Array  # []
 
 
@@ -50,7 +51,7 @@ class Trials:
 
     def begin(self, fresh: ActorCriticTraining, since: Array) -> Trial:
         """Before the first iteration of a task."""
-        return Trial(fresh, jnp.zeros((*since.shape, 2)), jnp.asarray(since, jnp.int32))
+        return Trial(fresh, jnp.zeros((*since.shape, self.iterations)), jnp.asarray(since, jnp.int32))
 
     def under_way(self, task: int, iteration: int) -> bool:
         """In the first task nothing is inherited, so nothing is tried."""
@@ -72,11 +73,17 @@ class Trials:
         self, trial: Trial, inherited: ActorCriticTraining, task: jax.Array, iteration: jax.Array, earned: jax.Array
     ) -> Tried:
         """An iteration earned `earned` [] an episode, and both have learned from it."""
-        returns = trial.returns.at[iteration % 2].add(earned)
-        turns = jnp.array([(self.iterations + 1) // 2, self.iterations // 2])
-        means = returns / jnp.maximum(turns, 1)
+        returns = trial.returns.at[iteration].set(earned)
         over = iteration + 1 >= self.iterations
-        won = over & (turns[1] > 0) & (means[1] > means[0])
+        won = over & ~self._helps(returns)
         networks = chosen(won, trial.fresh, inherited)
         playing = chosen(~over & (iteration % 2 == 0), trial.fresh.now.actor, networks.now.actor)
         return Tried(Trial(trial.fresh, returns, jnp.where(won, task, trial.since)), networks, playing)
+
+    def _helps(self, returns: jax.Array) -> jax.Array:
+        """Whether the inherited actor has earned more, by at least one standard error of the difference."""
+        inherited, fresh = returns[0::2], returns[1::2]
+        if not fresh.size:
+            return jnp.array(True)
+        chance = sum(part.var(ddof=1) / part.size for part in (inherited, fresh) if part.size > 1)
+        return inherited.mean() - fresh.mean() > jnp.sqrt(chance)

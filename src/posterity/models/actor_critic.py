@@ -41,7 +41,7 @@ def trial_setting() -> int:
     """The setting of a method whose actor can be inherited."""
     return setting(
         0,
-        "Iterations of a task in which the inherited actor and a fresh one take turns; then the better goes on.",
+        "Iterations of a task in which the inherited actor takes turns with a fresh one; it goes on only if better.",
         ge=0,
     )
 
