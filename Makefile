@@ -28,7 +28,7 @@ test-browser: install
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest tests/report/test_page.py -k in_a_browser -rs
 
-# Every command that README and docs print, with tiny budgets: about ten minutes of one core. `make test` has a short form.
+# Every command that README and docs print, with tiny budgets: about a quarter of an hour of one core. `make test` has a short form.
 test-docs: install
 	$(BIN)/python tests/soak/printed.py --out results/soak/printed.json
 

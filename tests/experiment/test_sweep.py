@@ -8,21 +8,26 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from posterity.agents.base import SCORES
 from posterity.cli import main
+from posterity.commands.sweeping import finished
 from posterity.errors import UserError
-from posterity.experiment.records import read_records
-from posterity.experiment.sweep.cell import run_cell
+from posterity.experiment.records import read_records, read_run
+from posterity.experiment.sweep.cell import lacking, run_cell
 from posterity.experiment.sweep.drive import drive
 from posterity.experiment.sweep.executors import Ended, Execution, Executor, Local
 from posterity.experiment.sweep.folder import Status, SweepFolder
-from posterity.experiment.sweep.plan import Sweep, cells_of, checked_sweep, read_sweep
+from posterity.experiment.sweep.plan import BackVariant, Sweep, cells_of, checked_sweep, packaged, read_sweep
 from posterity.experiment.sweep.table import Display, rendered, seconds_left, summary
+from posterity.models.confidence import BACK_VARIANTS
 
+HOPPER_AND_WALKER = ("hopper-gravity", "hopper-bodyparts", "walker-gravity", "walker-bodyparts")
 SMALL = {"tasks": 2, "iterations": 3, "steps_per_iteration": 5, "save_every": 0.0}
 
 
@@ -117,6 +122,68 @@ def test_table_1_has_all_families_and_methods_at_the_presets_budgets():
 
 
 @pytest.mark.parametrize(
+    ("name", "budgets", "methods"),
+    [  # the paper's tasks, iterations and steps; npg, ewc and lpg-ftw take twice the steps
+        ("reach", {"reach": (30, 150, 150), "reach-wall": (30, 150, 150)}, 5),
+        ("reach-ablations", {"reach": (30, 150, 150)}, 2),
+        ("mt10-mt50", {"mt10": (10, 150, 500), "mt50": (50, 150, 500)}, 4),
+        ("mujoco-single-task", dict.fromkeys(HOPPER_AND_WALKER, (20, 100, 400)), 2),
+        ("mujoco-lifelong", dict.fromkeys(HOPPER_AND_WALKER, (20, 100, 400)), 4),
+        ("particles", {"cheetah-gravity": (40, 100, 100)}, 5),
+        ("item-search", {"item-search": (300, 10, 21)}, 2),
+        ("box-jump", {"box-jump": (300, 30, 56)}, 2),
+    ],
+)
+def test_the_sweep_of_a_figure_has_the_papers_budget(name: str, budgets: dict[str, tuple[int, int, int]], methods: int):
+    cells = cells_of(checked_sweep(read_sweep(name)))
+    assert len({cell.group for cell in cells}) == len(budgets) * methods
+    for config in (cell.config for cell in cells):
+        twice = 2 if config.method in ("npg", "ewc", "lpg-ftw") else 1
+        tasks, iterations, steps = budgets[config.family]
+        assert (config.tasks, config.iterations, config.steps_per_iteration) == (tasks, iterations, steps * twice)
+
+
+def test_the_sweeps_of_ablations_differ_in_what_they_are_about():
+    plain, other = (cell.config.agent.model_dump() for cell in cells_of(checked_sweep(read_sweep("reach-ablations"))))
+    assert (plain.pop("bayesian"), other.pop("bayesian")) == ("both", "world")
+    assert plain == other
+    agents = [cell.config.agent.model_dump() for cell in cells_of(checked_sweep(read_sweep("particles")))]
+    assert [agent["planner"].pop("particles") for agent in agents] == [1, 20, 50, 70, 100]
+    assert all(agent == agents[0] for agent in agents)
+
+
+def test_box_jump_has_the_sizes_of_the_source_task():
+    for cell in cells_of(checked_sweep(read_sweep("box-jump"))):
+        env = cell.config.env.model_dump()
+        assert (env["speed"], env["obstacle_width"]) == (1.0, 9.0)
+
+
+def test_the_ways_of_going_back_are_those_that_methods_know():
+    assert {*get_args(BackVariant)} == {"auto", *BACK_VARIANTS}
+
+
+def test_what_is_on_record_is_not_played_again(tmp_path: Path):
+    """Of vblrl every way of going back is played; of a method with one way only that."""
+    ways = ["auto", "task-only", "confidence"]
+    changes = {"evaluate": True, "episodes": 2, "back_variants": ways, "back_every": 1}
+    plan = checked_sweep({"families": ["pendulum-gravity"], "methods": ["vblrl", "npg"], **changes})
+    vblrl, npg = (cell.config.model_copy(update={"tasks": 3}) for cell in cells_of(plan))
+    asked = [(each.scores, each.back_variant) for each in lacking(tmp_path, vblrl, plan)]
+    assert asked == [(SCORES, "confidence"), (("back",), "task-only")]
+    assert [(each.scores, each.back_variant) for each in lacking(tmp_path, npg, plan)] == [(SCORES, "auto")]
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    for name in ("zero-shot", "start", "train"):
+        (folder / f"{name}.jsonl").write_text("{}\n" * 3 * 2)
+    (folder / "back-confidence.jsonl").write_text("{}\n" * (1 + 2 + 3) * 2)
+    (folder / "back-task-only.jsonl").write_text("{}\n" * (2 + 3) * 2)  # of a plan without back_every
+    [left] = lacking(tmp_path, vblrl, plan)
+    assert (left.scores, left.back_variant, left.back_every) == (("back",), "task-only", 1)
+    (folder / "back-task-only.jsonl").write_text("{}\n" * (1 + 2 + 3) * 2)
+    assert lacking(tmp_path, vblrl, plan) == []
+
+
+@pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"families": ["item-search"], "tasks": 3}, "Settings of the runs belong into the table `settings`"),
@@ -126,6 +193,7 @@ def test_table_1_has_all_families_and_methods_at_the_presets_budgets():
         ({"families": ["item-search"], "methods": ["npg"]}, "item-search npg: Method 'npg' runs on"),
         ({"methods": ["npg"]}, "families"),
         ({"families": ["item-search"], "evaluate": True}, "set settings.snapshots = true"),
+        ({"families": ["item-search"], "back_variants": ["world"]}, "back_variants.0"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(values: dict[str, Any], said: str):
@@ -224,10 +292,44 @@ def test_a_cell_whose_folder_was_deleted_is_not_done(tmp_path: Path):
 
 
 def test_every_cell_is_evaluated_with_the_same_episodes(tmp_path: Path):
-    folder = planned(tmp_path / "sweep", seeds=1, evaluate=True, episodes=2, settings={**SMALL, "snapshots": True})
+    asked: dict[str, Any] = {"seeds": 1, "evaluate": True, "episodes": 2, "settings": {**SMALL, "snapshots": True}}
+    folder = planned(tmp_path / "sweep", **asked)
     assert {status.episodes for status in driven(folder, Here(folder)).values()} == {2}
     for name in folder.names():
         assert len((folder.run(name) / "evaluation" / "train.jsonl").read_bytes().splitlines()) == 2 * 2
+        assert len((folder.run(name) / "evaluation" / "back.jsonl").read_bytes().splitlines()) == 2 * 2
+    with pytest.raises(UserError, match="was begun with back_every = 0, not 1"):
+        planned(tmp_path / "sweep", **asked, back_every=1)
+
+
+def test_back_is_played_after_as_many_tasks_as_asked_for(tmp_path: Path):
+    more = {"evaluate": True, "episodes": 1, "back_every": 1, "settings": {**SMALL, "snapshots": True}}
+    folder = planned(tmp_path / "sweep", seeds=1, methods=["blrl"], **more)
+    driven(folder, Here(folder))
+    [name] = folder.names()
+    back = read_run(folder.run(name)).scores["back"].after[0]
+    assert np.isfinite(back).tolist() == [[True, False], [True, True]]
+
+
+def test_finished_cells_come_in_the_order_of_the_sweep(tmp_path: Path):
+    """Not of their names: particles-100 is no neighbour of particles-1."""
+    names = ["k-2", "k-10", "boss"]
+    own = [{"method": "blrl", "name": name, "settings": {"agent": {"models": int(name[2:])}}} for name in names[:2]]
+    folder = planned(tmp_path / "sweep", seeds=1, methods=[*own, "boss"])
+    driven(folder, Here(folder))
+    assert [group.partition("/")[2] for group in finished(folder.path, print)] == names
+
+
+def test_the_help_and_the_errors_name_the_sweeps_that_are_there(capfd: Any):
+    with pytest.raises(SystemExit):
+        main(["sweep", "--help"])
+    told = capfd.readouterr().out
+    assert main(["sweep", "reech"]) == 2
+    error = capfd.readouterr().err
+    assert "Did you mean 'reach'?" in error
+    for name in packaged():
+        assert name in told
+        assert name in error
 
 
 def test_processes_do_the_cells_and_one_that_is_killed_is_replaced(tmp_path: Path):

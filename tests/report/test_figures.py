@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from posterity.experiment.records import Run, read_run
-from posterity.report import drawing, figures, model_figures, run_figures
+from posterity.report import backward_figures, drawing, figures, model_figures, run_figures
 from posterity.report.drawing import Drawing, Named, curve, frame
 from posterity.report.lifelong import transfer_matrix
 from posterity.report.tables import View
@@ -65,6 +65,7 @@ def pair(whole: MakeUp, tmp_path: Path) -> list[Run]:
 DRAW: dict[str, Callable[[list[Run]], Drawing | None]] = {
     "stream": lambda runs: figures.stream(runs, View()),
     "within": lambda runs: figures.within_task(runs, View()),
+    "backward": lambda runs: backward_figures.backward(runs, View()),
     "scores": lambda runs: figures.scores(runs, View()),
     "solved": lambda runs: figures.solved_tasks(runs, View()),
     "transfer": lambda runs: figures.prior_mass(runs, View(), 0.5),
@@ -126,6 +127,53 @@ def test_a_latent_is_turned_to_rise_and_the_better_dimension_is_shown(pair: list
     assert made.columns[3] == "gravity"
     labels = made.figure.axes[0].get_legend_handles_labels()[1]
     assert labels == ["vblrl, rank correlation 1.00"]
+
+
+def test_back_is_a_flat_line_beside_the_curves_over_the_same_tasks(pair: list[Run]):
+    """Back of task j of 4, from 0, is 5 + j - (3 - j) = 2 + 2 j, and 3 more for vblrl."""
+    made = backward_figures.backward(pair, View())
+    assert made is not None
+    names = list(dict.fromkeys(str(row[0]) for row in made.rows))
+    assert names == ["vblrl", "single-task", "vblrl, Back", "single-task, Back"]
+    assert [row[2] for row in made.rows if row[0] == "vblrl, Back"] == [(2 + 4 + 6 + 8) / 4 + 3]
+    later = backward_figures.backward(pair, View(first_task=3))
+    assert later is not None
+    assert [row[2] for row in later.rows if row[0] == "vblrl, Back"] == [(6 + 8) / 2 + 3]
+
+
+def test_a_method_with_one_way_of_going_back_has_no_line(whole: MakeUp, tmp_path: Path):
+    path = whole(tmp_path / "run", "npg")
+    (path / "evaluation" / "back-confidence.jsonl").rename(path / "evaluation" / "back.jsonl")
+    assert backward_figures.backward([read_run(path)], View()) is None
+
+
+def test_every_way_of_going_back_is_a_line_if_there_are_several(whole: MakeUp, tmp_path: Path):
+    path = whole(tmp_path / "run", "vblrl")
+    [each] = drawing.named([read_run(path)])
+    assert backward_figures.ways_back(each, View()) is None
+    lines = (path / "evaluation" / "back-confidence.jsonl").read_text()
+    (path / "evaluation" / "back-task-only.jsonl").write_text(re.sub(r'"return": [-\d.]+', '"return": 4.5', lines))
+    [each] = drawing.named([read_run(path)])
+    made = backward_figures.ways_back(each, View())
+    assert made is not None
+    flat = {row[0]: row[2] for row in made.rows if str(row[0]).startswith("Back")}
+    assert flat == {"Back, confidence": 5.0, "Back, task-only": 4.5}
+
+
+@pytest.mark.parametrize(("tasks", "label"), [((3, 3), "hours of a run"), ((3, 2), "seconds / 1,000 steps")])
+def test_particles_are_shown_against_hours_where_all_runs_took_as_many_steps(
+    tasks: tuple[int, int], label: str, whole: MakeUp, tmp_path: Path
+):
+    pairs = zip(PAIR, tasks, strict=True)
+    runs = [read_run(whole(tmp_path / n, particles=count, tasks=some)) for (n, count), some in pairs]
+    made = run_figures.particles(runs, View())
+    assert made is not None
+    assert made.figure.axes[1].get_ylabel() == label
+    hours, seconds = (made.columns.index(name) for name in ("hours", "seconds_per_1000_steps"))
+    for row, run in zip(made.rows, runs, strict=True):
+        assert row[hours] == pytest.approx(run.wall_seconds / 3600)
+    drawn = [float(line.get_ydata()[0]) for line in made.figure.axes[1].lines]  # type: ignore[index]
+    assert drawn[0] == pytest.approx(made.rows[0][hours if label.startswith("hours") else seconds])
 
 
 def test_the_transfer_matrix_is_drawn_as_it_was_played(pair: list[Run]):

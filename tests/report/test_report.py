@@ -13,6 +13,7 @@ from posterity.cli import main
 from posterity.errors import UserError
 from posterity.experiment.records import encode, read_run
 from posterity.report import drawing, figures, scores
+from posterity.report.drawing import named
 from posterity.report.metrics import band, called, interval, rolling, solved, suboptimal_steps, welch
 from posterity.report.report import Plan, make_report
 from posterity.report.tables import View, returns_sheet, rows, solved_sheet
@@ -264,6 +265,13 @@ def test_two_runs_of_one_method_can_be_told_apart(made_up: MakeUp, tmp_path: Pat
     runs = [read_run(made_up(tmp_path / name)) for name in ("one", "two")]
     assert called(runs) == ["made-up blrl (one)", "made-up blrl (two)"]
     assert called([runs[0], read_run(made_up(tmp_path / "three", "boss"))]) == ["made-up blrl", "made-up boss"]
+
+
+def test_a_folder_called_as_its_method_is_not_named_beside_it(made_up: MakeUp, tmp_path: Path):
+    """So the arms of a sweep are called vblrl and vblrl (deterministic)."""
+    runs = [read_run(made_up(tmp_path / name)) for name in ("blrl", "psrl")]
+    assert called(runs) == ["made-up blrl", "made-up blrl (psrl)"]
+    assert [each.label for each in named(runs)] == ["blrl", "blrl (psrl)"]
 
 
 def test_tasks_beyond_the_run_are_refused(made_up: MakeUp, tmp_path: Path):

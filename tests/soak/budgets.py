@@ -5,7 +5,8 @@
     resume     at most three tasks
     evaluate   one episode; films of a run have tasks 1 and 2, those of a machine file one task
     report     of a small run: all of its tasks, where the page asks for later ones
-    sweep      one seed, two tasks of two iterations, one worker; of table1 one cell
+    sweep      one seed, two tasks of two iterations, one worker; of one for the paper one cell, that of a
+             policy gradient where it has one; another is not evaluated
     theory     transfer with two tasks and two seeds
     bench      one lane of a pendulum whose sizes are the ceilings (`FAMILY`), one iteration, ten steps at each rate
     serve      at any free port
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posterity.commands.run_flags import family_first, run_groups, starting_point
+from posterity.experiment.sweep.plan import Arm, packaged, read_sweep
 
 TASKS = 2  # of a run
 CEILINGS = {
@@ -140,10 +142,14 @@ def _sweep(words: list[str]) -> list[str]:
         return words
     for name, value in {"seeds": 1, "tasks": TASKS, "iterations": 2}.items():
         words = put(words, name, str(value))
-    if words[1] == "table1":
-        cell = {"families": "hopper-gravity", "methods": "npg", "steps-per-iteration": "40", "episodes": "1"}
-        for name, text in cell.items():
+    if words[1] in packaged():
+        values = read_sweep(words[1])
+        names = [each if isinstance(each, str) else Arm.model_validate(each).called for each in values["methods"]]
+        light = next((name for name in ("npg", "lpg-ftw") if name in names), "")
+        cell = {"families": values["families"][0], "methods": light or names[0], "preset": "quick"}
+        for name, text in {**cell, "steps-per-iteration": "40", "episodes": "1"}.items():
             words = put(words, name, text)
+        words += [] if light else ["--no-evaluate"]  # whole episodes of a planner take minutes
     return words
 
 

@@ -183,7 +183,8 @@ def _light(words: Sequence[str], folder: Path) -> bool:
     if words[1] == "run":
         return words[2] in FINITE and "--from" not in words
     if words[1] == "sweep":
-        return "--families" in words and "--tasks" not in words  # one is enough: its cells are processes
+        families = given(words, "families") or words[2:3]  # item-search is the sweep of a figure too
+        return {*families} <= {*FINITE} and "--tasks" not in words  # few are enough: cells are processes
     if words[1:3] == ["theory", "transfer"] or any(".py:" in word for word in words):  # the former draws figures
         return False
     if words[1] == "unpack" and not (folder / words[2]).exists():  # what was to be packed was no finite run
@@ -192,7 +193,10 @@ def _light(words: Sequence[str], folder: Path) -> bool:
 
 
 def _finite(folder: Path) -> bool:
+    """Whether a run, or all that a sweep has, is of finite families."""
     try:
+        if (folder / "sweep.toml").exists():
+            return {*tomllib.loads((folder / "sweep.toml").read_text())["families"]} <= {*FINITE}
         return tomllib.loads((folder / "config.toml").read_text())["family"] in FINITE
     except OSError:
         return False

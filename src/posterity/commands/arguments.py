@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -194,13 +195,20 @@ def terminal() -> Console:
     return Terminal(highlight=False, soft_wrap=True, markup=False)
 
 
+class _Formatter(argparse.HelpFormatter):
+    """Breaks no line at a hyphen: `item-search` is one word."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class _Parser(argparse.ArgumentParser):
     """Complains by an exception, and takes every negative number for a value."""
 
     def __init__(self, command: str, usage: str, about: str) -> None:
         def formatter(prog: str) -> argparse.HelpFormatter:
             width = min(WIDTH, shutil.get_terminal_size().columns)
-            return argparse.HelpFormatter(prog, max_help_position=COLUMN, width=width)
+            return _Formatter(prog, max_help_position=COLUMN, width=width)
 
         given = {"argument_default": argparse.SUPPRESS, "formatter_class": formatter}
         super().__init__(command, usage, about, add_help=False, allow_abbrev=False, **given)

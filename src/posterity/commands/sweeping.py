@@ -14,7 +14,18 @@ from posterity.errors import UserError
 from posterity.experiment.config import invalid
 from posterity.experiment.sweep.executors import Execution
 from posterity.experiment.sweep.folder import SweepFolder, is_sweep
-from posterity.experiment.sweep.plan import Arm, Sweep, cells_of, checked_sweep, group_of, located, packaged, read_sweep
+from posterity.experiment.sweep.plan import (
+    Arm,
+    BackVariant,
+    Sweep,
+    cells_of,
+    checked_sweep,
+    group_of,
+    groups_of,
+    located,
+    packaged,
+    read_sweep,
+)
 from posterity.settings import Settings, argument, setting
 from posterity.types import Facts
 
@@ -30,7 +41,11 @@ ABOUT = (
 class SweepArgs(Settings):
     """What to run."""
 
-    sweep: str = argument("", "FILE.toml, table1, or the folder of a sweep to go on with.")
+    sweep: str = argument(
+        "",
+        f"FILE.toml, the folder of a sweep to go on with, or a table or figure of the paper: {', '.join(packaged())} "
+        "(docs/paper-figures.md).",
+    )
     families: tuple[str, ...] = setting((), "The families of tasks; of a file, only these.")
     methods: tuple[str, ...] = setting((), "The learners; of a file, only these, by their names in it.")
     preset: str | None = setting(None, "The settings to start from: quick, paper, best.")
@@ -44,6 +59,14 @@ class SweepArgs(Settings):
     )
     evaluate: bool = setting(False, "Evaluate every cell when it is done, with the same episodes.")
     episodes: int | None = setting(None, "Episodes of each task and score in the evaluation.", ge=1)
+    back_variants: tuple[BackVariant, ...] = setting(
+        (),
+        "How the evaluation plays Back, of methods that have several ways: confidence, blend, task-only, world-only; "
+        "auto: as the run is set.",
+    )
+    back_every: int | None = setting(
+        None, "In the evaluation, play Back after every so many tasks too; 0: only after the last task.", ge=0
+    )
     out: Path | None = setting(None, "Folder of the sweep.")
     trust: bool = setting(False, "Go on with a folder whose families or methods are not posterity's: runs their code.")
 
@@ -263,7 +286,7 @@ def publish(args: Sequence[str]) -> int:
 
 
 def finished(path: Path, say: Callable[[str], None]) -> dict[str, list[Path]]:
-    """The runs of a sweep's finished cells by family and method, in the order of their seeds; names the others."""
+    """The runs of a sweep's finished cells by family and method, as the sweep has them; names the others."""
     folder = SweepFolder(path)
     plan, groups = folder.sweep(), dict[str, list[tuple[int, Path]]]()
     lacking: list[str] = []
@@ -278,7 +301,11 @@ def finished(path: Path, say: Callable[[str], None]) -> dict[str, list[Path]]:
         say(f"{path}: not finished, and left out: {few}")
     if not groups:
         raise UserError(f"{path} has no finished cell yet; see: posterity sweep status {path}")
-    return {group: [run for _, run in sorted(members)] for group, members in groups.items()}
+    order = {group: place for place, group in enumerate(groups_of(plan))}
+    return {
+        group: [run for _, run in sorted(groups[group])]
+        for group in sorted(groups, key=lambda group: order.get(group, len(order)))
+    }
 
 
 def _shown(path: Path, name: str) -> Path:

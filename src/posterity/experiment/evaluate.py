@@ -104,7 +104,7 @@ def evaluate(
     episodes: dict[Score, list[Entry]] = {}
     for score in plan.scores:
         if score != "start" or evaluator.agent.start_iterations < config.iterations:  # else its own model never acted
-            episodes[score] = _entries(score, plan, config.seeds, finished)
+            episodes[score] = entries_of(score, plan, config.seeds, finished)
     evaluator.look_for(episodes)
     out = files.own_folder(path / "evaluation")
     lines: list[Line] = []
@@ -133,7 +133,7 @@ def open_evaluator(path: Path, plan: Plan, should_stop: Callable[[], str] = neve
     return Evaluator(config, folder, plan, should_stop)
 
 
-def _entries(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]:
+def entries_of(score: Score, plan: Plan, lanes: int, finished: int) -> list[Entry]:
     """Every episode of a score. Back after n tasks is over all n of them."""
     if score != "back":
         return [

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from posterity.errors import printable
 from posterity.experiment.records import Run
-from posterity.report.metrics import band, folders, mean_known
+from posterity.report.metrics import band, mean_known, told_apart
 from posterity.report.sheet import shortened
 from posterity.report.tables import View
 from posterity.types import FloatArray
@@ -140,11 +140,7 @@ def named(runs: Sequence[Run]) -> list[Named]:
     methods = [run.method for run in runs]
     taken = {COLOURS.get(method) for method in methods}
     spare = iter([colour for colour in OTHERS if colour not in taken])
-    names = folders(runs)
-    full = [
-        method if methods.count(method) == 1 else f"{method} ({name})"
-        for method, name in zip(methods, names, strict=True)
-    ]
+    full = told_apart(runs, methods)
     labels = [printable(label).lstrip("_") or "?" for label in shortened(full, LABEL)]  # "_" hides a legend's entry
     found: list[Named] = []
     for index, run in enumerate(runs):

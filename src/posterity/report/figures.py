@@ -52,7 +52,7 @@ def learning_curves(runs: Sequence[Run], view: View, stem: Path) -> list[Path]:
         *left, inside = figure.subplots(1, 1 + several, sharey=True, squeeze=False)[0]
         methods = drawing.named(runs)
         curves = [curve for axes in left for curve in _over_tasks(axes, methods, view)]
-        tasks, within = _within(inside, methods, view)
+        tasks, within = curves_within(inside, methods, view)
         first = (left or [inside])[0]
         first.set(ylabel="mean return per episode")
         (inside if tasks else first).legend()
@@ -85,7 +85,7 @@ def within_task(runs: Sequence[Run], view: View) -> Drawing | None:
     """Return within a task, iteration by iteration, over tasks that all runs have finished."""
     figure, [axes] = drawing.figure()
     methods = drawing.named(runs)
-    tasks, curves = _within(axes, methods, view)
+    tasks, curves = curves_within(axes, methods, view)
     if not curves:
         return None
     cut = " A band that leaves the frame goes on." if drawing.frame(axes, curves) else ""
@@ -207,7 +207,7 @@ def _over_tasks(axes: Axes, methods: Sequence[Named], view: View) -> list[Drawn]
     return curves
 
 
-def _within(axes: Axes, methods: Sequence[Named], view: View) -> tuple[str, list[Drawn]]:
+def curves_within(axes: Axes, methods: Sequence[Named], view: View) -> tuple[str, list[Drawn]]:
     """Which tasks it is about, in words (none if there are none), and the curves."""
     count, more = drawing.shared([each.run for each in methods], view)
     curves = []

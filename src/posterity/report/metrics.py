@@ -49,9 +49,16 @@ class Interval(NamedTuple):
 
 def called(runs: Sequence[Run]) -> list[str]:
     """What runs are called: by the folder too, where family and method do not tell them apart."""
-    plain = [f"{run.family} {run.method}" for run in runs]
-    names = folders(runs)
-    return [name if plain.count(name) == 1 else f"{name} ({folder})" for name, folder in zip(plain, names, strict=True)]
+    return told_apart(runs, [f"{run.family} {run.method}" for run in runs])
+
+
+def told_apart(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """Names of runs, each with its folder where several have it; not where the folder is called as the method is."""
+    found: list[str] = []
+    for run, name, folder in zip(runs, names, folders(runs), strict=True):
+        plain = names.count(name) == 1 or folder in (run.method, f"{run.family}/{run.method}")
+        found.append(name if plain else f"{name} ({folder})")
+    return found
 
 
 def flattened(config: Facts, before: str = "") -> dict[str, str]:

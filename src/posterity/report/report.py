@@ -14,6 +14,7 @@ from posterity import files
 from posterity.errors import UserError
 from posterity.experiment.records import Run, read_run
 from posterity.report import (
+    backward_figures,
     differences,
     drawing,
     figures,
@@ -173,6 +174,8 @@ def _figures(runs: Sequence[Run], view: View, epsilon: float, report: _Files) ->
         made: list[Drawing | None] = [
             figures.stream(group, view),
             figures.within_task(group, view),
+            backward_figures.backward(group, view),
+            *(backward_figures.ways_back(each, view) for each in drawing.named(group)),
             figures.scores(group, view),
             *(run_figures.matrix(each, transfer_matrix(view.of(each.run)), view) for each in drawing.named(group)),
             figures.solved_tasks(group, view),

@@ -21,7 +21,7 @@ MAY_DIFFER = ("agent.planner.particles", "preset", "seed", "seeds", "tasks", "sa
 
 @styled
 def particles(runs: Sequence[Run], view: View) -> Drawing | None:
-    """Particles of a plan, against return and against time."""
+    """Particles of a plan, against return and against hours; against the time of a step, if some did more of them."""
     groups: dict[tuple[tuple[str, str], ...], list[tuple[int, Run]]] = {}
     for run in runs:
         count = run.config.get("agent", {}).get("planner", {}).get("particles")
@@ -33,31 +33,35 @@ def particles(runs: Sequence[Run], view: View) -> Drawing | None:
         return None
     figure, [upper, lower] = drawing.figure(rows=2, height=3.6, sharex=True)
     looks = drawing.named([group[0][1] for group in several])
+    alike = len({_steps(run) for group in several for _, run in group}) == 1
     rows: list[tuple[str | float, ...]] = []
+    most = 0.0
     for look, group in zip(looks, several, strict=True):
         means = [mean_known(_means(run, view), axis=0) for _, run in group]
-        times = [_seconds(run) for _, run in group]
+        times = [_hours(run) if alike else _seconds(run) for _, run in group]
         counts = [count for count, _ in group]
         upper.plot(counts, means, "o", color=look.colour, label=look.label, gid=look.gid)
         lower.plot(counts, times, "o", color=look.colour, label=look.label, gid=look.gid)
-        for count, (_, run), mean, time in zip(counts, group, means, times, strict=True):
+        for count, (_, run), mean in zip(counts, group, means, strict=True):
             low, high = _ends(_means(run, view))
             upper.plot([count, count], [low, high], color=look.colour, linewidth=1, gid=look.gid)
-            rows.append((look.label, run.path.name, float(count), float(mean), low, high, time))
+            rows.append((look.label, run.path.name, float(count), float(mean), low, high, _seconds(run), _hours(run)))
+        most = max(most, *times)
     shown = sorted({count for group in several for count, _ in group})
     lower.set_xscale("log", base=2)
     lower.set_xticks(shown, [str(count) for count in shown])
     lower.minorticks_off()
     upper.set(ylabel="mean return")
-    lower.set(xlabel="particles of a plan", ylabel="seconds / 1,000 steps")
-    lower.set_ylim(0, 1.15 * max(float(row[6]) for row in rows))
+    lower.set(xlabel="particles of a plan", ylabel="hours of a run" if alike else "seconds / 1,000 steps")
+    lower.set_ylim(0, 1.15 * most)
     drawing.legend(upper, looks, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    below = "hours of a run, of all seeds together" if alike else "seconds for a thousand steps of all seeds together"
     caption = (
         "Runs that differ in the number of particles, and else in nothing but seeds and tasks. Above: mean return over "
-        "all iterations, with 95 % intervals over seeds. Below: wall-clock seconds for a thousand steps of all seeds "
-        "together, learning included. Times compare only where runs had the same machine."
+        f"all iterations, with 95 % intervals over seeds. Below: wall-clock {below}, learning included. Times compare "
+        "only where runs had the same machine to themselves."
     )
-    columns = ("series", "run", "particles", "mean", "low", "high", "seconds_per_1000_steps")
+    columns = ("series", "run", "particles", "mean", "low", "high", "seconds_per_1000_steps", "hours")
     return made(runs, "particles", "Particles, return and time", caption, figure, columns, rows)
 
 
@@ -76,10 +80,19 @@ def _ends(sample: FloatArray) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
+def _steps(run: Run) -> int:
+    """That a seed has taken."""
+    return int(np.isfinite(run.returns).any(axis=0).sum()) * run.config["steps_per_iteration"]
+
+
 def _seconds(run: Run) -> float:
     """Of a thousand steps."""
-    done = int(np.isfinite(run.returns).any(axis=0).sum())
-    return 1000 * run.wall_seconds / max(1, done * run.config["steps_per_iteration"])
+    return 1000 * run.wall_seconds / max(1, _steps(run))
+
+
+def _hours(run: Run) -> float:
+    """That it took so far."""
+    return run.wall_seconds / 3600
 
 
 @styled

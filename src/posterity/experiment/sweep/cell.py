@@ -21,12 +21,14 @@ from rich.console import Console
 from posterity.agents.base import SCORES, Score
 from posterity.errors import UserError
 from posterity.experiment.config import RunConfig, to_toml
-from posterity.experiment.evaluate import Plan, evaluate
+from posterity.experiment.evaluate import Plan, entries_of, evaluate
 from posterity.experiment.folder import RunFolder
 from posterity.experiment.progress import Plain
-from posterity.experiment.run import Stopped, check, guarded, lifelong
+from posterity.experiment.records import evaluation_name
+from posterity.experiment.run import Stopped, build, check, guarded, lifelong
 from posterity.experiment.stop import Stop
 from posterity.experiment.sweep.folder import State, Status, SweepFolder
+from posterity.experiment.sweep.plan import Sweep
 
 TELL, LOOK = 2.0, 1.0  # seconds between two lines of a worker about itself, and between two looks for `stop`
 PATIENCE = 60.0  # seconds to wait for another worker that has the cell: one that was lost may need them to end
@@ -98,19 +100,18 @@ class _Worker:
 
     def _evaluate(self, config: RunConfig) -> str:
         """Plays what is not played yet; gives the reason if it stopped before its end."""
-        path, episodes = self.folder.run(self.name), self.sweep.episodes
-        lacking: tuple[Score, ...] = tuple(score for score in SCORES if not _whole(path, score, config, episodes))
+        path = self.folder.run(self.name)
 
         def told(score: Score, done: int, total: int) -> None:
             self.tell(self.status._replace(doing=f"{score} {done}/{total}"))
 
-        if lacking:
-            self.tell(self.status._replace(doing="evaluating", share=1.0, left=-1.0), now=True)
-            try:
-                evaluate(path, Plan(lacking, episodes=episodes), told, self.should_stop)
-            except Stopped as stopped:
-                return str(stopped)
-        self.status = self.status._replace(episodes=episodes)
+        self.tell(self.status._replace(doing="evaluating", share=1.0, left=-1.0), now=True)
+        try:
+            for plan in lacking(path, config, self.sweep):
+                evaluate(path, plan, told, self.should_stop)
+        except Stopped as stopped:
+            return str(stopped)
+        self.status = self.status._replace(episodes=self.sweep.episodes)
         return ""
 
     def should_stop(self) -> str:
@@ -155,12 +156,24 @@ class _Telling(Plain):
             self.worker.tell(facts)
 
 
-def _whole(path: Path, score: Score, config: RunConfig, episodes: int) -> bool:
+def lacking(path: Path, config: RunConfig, sweep: Sweep) -> list[Plan]:
+    """What the sweep wants of a run's evaluation and is not on record. Every way of playing Back is a plan."""
+    known = build(config)[1].back_variants
+    ways = dict.fromkeys(known[0] if way == "auto" else way for way in sweep.back_variants) if known else [""]
+    found: list[Plan] = []
+    for place, way in enumerate(ways):
+        plan = Plan(SCORES if place == 0 else ("back",), way or "auto", sweep.episodes, sweep.back_every)
+        scores = tuple(score for score in plan.scores if not _whole(path, score, way, config, plan))
+        if scores:
+            found.append(plan._replace(scores=scores))
+    return found
+
+
+def _whole(path: Path, score: Score, way: str, config: RunConfig, plan: Plan) -> bool:
     """Whether a score is on record with all its episodes. A file of scores is written at once, or not at all."""
-    for file in (path / "evaluation").glob(f"{score}*.jsonl"):
-        if len(file.read_bytes().splitlines()) == config.seeds * config.tasks * episodes:
-            return True
-    return False
+    file = path / "evaluation" / f"{evaluation_name(score, way if score == 'back' else '')}.jsonl"
+    due = len(entries_of(score, plan, config.seeds, config.tasks))
+    return file.is_file() and len(file.read_bytes().splitlines()) == due
 
 
 def main(args: list[str]) -> int:

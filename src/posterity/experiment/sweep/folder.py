@@ -126,6 +126,10 @@ class SweepFolder:
                 raise UserError(f"{self.path} was begun with other settings: {name} has {difference}. {on}")
         if old.evaluate and (sweep.evaluate, sweep.episodes) != (True, old.episodes):
             raise UserError(f"{self.path} was begun with an evaluation of {old.episodes} episodes. {on}")
+        for name in ("back_variants", "back_every") if old.evaluate else ():
+            was, now = (each.model_dump()[name] for each in (old, sweep))
+            if was != now:
+                raise UserError(f"{self.path} was begun with {name} = {was}, not {now}. {on}")
 
     def _plan_text(self, name: str) -> str:
         return self._file("plan", name, ".toml").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tomli_w
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from posterity.families.lookup import origin
 from posterity.settings import Settings, setting
 from posterity.types import Facts, Record
 
+BackVariant = Literal["auto", "confidence", "blend", "task-only", "world-only"]
 RESERVED = ("family", "method", "preset", "seed", "seeds")  # what `settings` may not have: the sweep has it itself
 
 
@@ -55,6 +56,10 @@ class Sweep(Settings):
     lanes: int = setting(0, "Seeds of one cell, learned side by side; 0: one for finite families, else all.", ge=0)
     evaluate: bool = setting(False, "Evaluate every cell when it is done.")
     episodes: int = setting(3, "Episodes of each task and score in the evaluation.", ge=1)
+    back_variants: tuple[BackVariant, ...] = setting(
+        ("auto",), "How the evaluation plays Back, of methods that have several ways.", min_length=1
+    )
+    back_every: int = setting(0, "Play Back after every so many tasks too; 0: only after the last task.", ge=0)
     settings: Record = setting({}, "Settings of every run: tasks, iterations, agent, env and so on.")
     home: str = setting("", "Folder from which methods of one's own (FILE.py:Class) are found; noted by the command.")
     origins: dict[str, str] = setting({}, "The files of families of one's own; noted by the command.")
@@ -80,6 +85,12 @@ class Cell(NamedTuple):
 def group_of(name: str) -> str:
     """Family and method of the cell `name`."""
     return name.rpartition("/")[0]
+
+
+def groups_of(sweep: Sweep) -> list[str]:
+    """FAMILY/METHOD of all cells, in the order in which the sweep names families and methods."""
+    families = [slug(family_name(family)) for family in sweep.families]
+    return [f"{family}/{arm.called}" for family in families for arm in sweep.arms]
 
 
 def cells_of(sweep: Sweep) -> list[Cell]:
