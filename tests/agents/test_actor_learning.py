@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posterity.agents.actor_learning import ActorCriticLearning, ended
+from posterity.agents.actor_learning import ActorCriticLearning, ended, trust
 from posterity.agents.base import Info
 from posterity.agents.training import VblrlSettings
 from posterity.agents.vblrl import Vblrl
@@ -65,6 +65,35 @@ def test_imagined_transitions_are_the_means_of_what_the_model_predicts():
     assert set(np.asarray(made.obs)[:, 1].tolist()) == {0.0, 1.0}  # states of both tasks, dynamics of this one
     assert (np.asarray(counts) > 0.5).all()  # networks that agree everywhere are never in doubt
     assert not np.asarray(made.terminated).any()
+
+
+def test_imagination_counts_less_where_critics_err_more_on_it():
+    """What it adds to the mean square error is then as much as with the errors on what happens."""
+    real = jnp.float32(0.3)
+    for times in (0.0, 0.5, 1.0):
+        assert float(trust(real, times * real)) == pytest.approx(1.0, rel=1e-5)
+    for times in (1.5, 4.0, 20.0):
+        assert float(trust(real, times * real)) * times**2 == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize(("foretold", "full"), [(1.0, True), (30.0, False)])
+def test_where_imagined_rewards_contradict_each_other_little_is_imagined(foretold: float, full: bool):
+    """Steps from one state earn 0 or 2 by chance, so critics of rewards alone err by 1 on what happens. Both networks
+    foretell 1, or one of them `foretold`, by which critics then err much more."""
+    learning = ActorCriticLearning(SPEC, 0.0, 200, False, 0.5, NETWORK, particles=2)
+    told, task, none = model(), jnp.int32(0), np.zeros(6, bool)
+    place, reward = np.zeros((6, 2), np.float32), np.array([0, 2] * 3, np.float32)
+    rows = Transition(place, np.zeros((6, 1), np.float32), reward, place, none, none)
+    memory = replay.add(replay.empty(1, 6, 2, 1), task, rows)
+    *hidden, last = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), told.posterior.mean)
+    mean = (*hidden, last._replace(bias=last.bias.at[:, 0].set(jnp.array([1.0, foretold]))))
+    two = told._replace(posterior=told.posterior._replace(mean=mean, rho=jax.tree.map(jnp.zeros_like, mean)))
+    training = learning.init(jax.random.key(1))
+    imagined = 0.0
+    for number in range(2):
+        training, loss = learning.fit(jax.random.key(2 + number), training, two.normaliser, memory, task, two)
+        imagined = float(loss.imagined)
+    assert (imagined > 0.4) == full  # of 0.5
 
 
 def test_a_step_out_of_the_box_ends_an_episode():

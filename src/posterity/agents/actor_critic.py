@@ -135,6 +135,7 @@ class ActorCriticMethod(Agent[ActorCriticState, ActorCriticSnapshot]):
         training, loss = self.fit(keys, state.training, units, memory, state.task_number, since)
         place = f"task {state.task_number}, iteration {state.iteration}"
         learned, facts = state._replace(normaliser=units, replay=memory), loss._asdict()
+        del facts["imagined"]  # there is no model
         when = state.task_number, state.iteration
         if state.trial is not None and self.trials.under_way(*when):
             fresh, _ = self.fit([key.fold("fresh") for key in keys], state.trial.fresh, units, memory, when[0], when[0])

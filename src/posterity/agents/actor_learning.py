@@ -10,7 +10,8 @@ that a body can be in, where critics are no guide. On a walker the critics' erro
 draws than on real transitions, and no larger on means (results/notes/32).
 
 Imagined transitions help most when few have happened, and later keep the critics from what is better than the model.
-So their share of a batch falls with the number of real ones.
+So their share of a batch falls with the number of real ones. It also falls where critics err much more on imagined
+transitions than on real ones: what the model imagines then contradicts what happens (results/notes/36).
 
 Where tasks have a latent and the actor acts alone, actor and critics are told it: a transition comes with a draw of
 what is believed of its task's, and an imagined one with a draw of the present task's.
@@ -41,6 +42,8 @@ EARLIER_SHARE = 0.5  # of a batch, where there is transfer: transitions of earli
 ROLLOUTS = 256  # for each imagining network
 LENGTH = 4  # steps of a rollout
 FADES = 40_000  # transitions that happened, from which on the imagined share is in inverse proportion to their number
+ERR_MORE = 1.0  # times that critics may err more on imagined transitions than on real ones before fewer are imagined
+TRUSTED_BY = 1024  # transitions of each to tell
 KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
 
 
@@ -95,22 +98,29 @@ class ActorCriticLearning:
         counted = jnp.arange(memory.filled.shape[0]) >= since
         happened = jnp.where(counted, memory.filled, 0).sum() if self.earlier_share else memory.filled[task]
         share = self.imagined_share * jnp.minimum(1.0, FADES / jnp.maximum(happened, 1))
-        more: Callable[[jax.Array], StepBatch] | None = None
-        if model is not None and self.imagined_share:
-            more = _drawn_from(
-                *self.imagine(jax.random.fold_in(key, 1), training.now.actor, units, memory, task, model, known), size
-            )
 
-        def draw(k: jax.Array) -> StepBatch:
-            rows = replay.sample_mixed(k, memory, task, self.earlier_share, size, since)
+        def happening(k: jax.Array, count: int = size) -> StepBatch:
+            rows = replay.sample_mixed(k, memory, task, self.earlier_share, count, since)
             batch = StepBatch(rows.obs, rows.action, rows.reward, rows.next_obs, ended(self.spec, rows))
-            batch = batch._replace(context=_context(jax.random.fold_in(k, 2), known, rows.task))
-            return batch if more is None else _mixed(jax.random.fold_in(k, 1), batch, more, share)
+            return batch._replace(context=_context(jax.random.fold_in(k, 2), known, rows.task))
+
+        draw = happening
+        if model is not None and self.imagined_share:
+            imagine_key, trust_key = jax.random.fold_in(key, 1), jax.random.fold_in(key, 2)
+            made, counts = self.imagine(imagine_key, training.now.actor, units, memory, task, model, known)
+            learner = actor_critic_fit.Learner(units, self.box, self.gamma, self.entropy)
+            both = happening(trust_key, TRUSTED_BY), _drawn_from(made, counts, TRUSTED_BY)(trust_key)
+            share = share * trust(*(learner.error(trust_key, training, batch) for batch in both))
+            more = _drawn_from(made, counts, size)
+
+            def draw(k: jax.Array) -> StepBatch:
+                return _mixed(jax.random.fold_in(k, 1), happening(k), more, share)
 
         rows, filled = replay.transitions(memory, task)
         earned = jnp.where(filled, rows.reward, 0.0)  # and 0, which an end is worth
         training = actor_critic.widened(training, earned.min(initial=0.0), earned.max(initial=0.0), self.gamma)
-        return actor_critic_fit.fit(key, training, units, draw, self.box, self.gamma, self.steps, self.entropy)
+        learned, told = actor_critic_fit.fit(key, training, units, draw, self.box, self.gamma, self.steps, self.entropy)
+        return learned, told._replace(imagined=share)
 
     def imagine(
         self,
@@ -168,6 +178,14 @@ class ActorCriticLearning:
         assert self.network is not None
         told = dynamics.forecast(networks, units.inputs(obs, action), self.network)
         return jnp.sqrt(told.epistemic.mean(axis=-1))
+
+
+def trust(real: jax.Array, imagined: jax.Array) -> jax.Array:
+    """[] factor on the imagined share, by the root mean square errors of critics on real and imagined transitions.
+
+    It bounds what imagined transitions add to the mean square error that is learned from.
+    """
+    return jnp.minimum(1.0, (ERR_MORE * real / jnp.maximum(imagined, 1e-9)) ** 2)
 
 
 def _context(key: jax.Array, known: Latents | None, task: jax.Array | None) -> jax.Array | None:

@@ -103,6 +103,7 @@ class ActorCriticLoss(NamedTuple):
     value_error: jax.Array  # root mean square of the critics' error, in units of the value
     value_std: jax.Array  # deviation between critics, in the same
     entropy: jax.Array  # of the actor, in nats
+    imagined: jax.Array | float = 0.0  # share of a batch
 
 
 def init(

@@ -100,12 +100,19 @@ class Learner(NamedTuple):
         return actor_critic.values(critics, self.normaliser, obs, action, self.gamma, context)
 
     def targets(self, training: ActorCriticTraining, batches: StepBatch, noise: jax.Array) -> jax.Array:
-        """[S, B] what the critics are to say of S batches. Actor and targets hardly move from one to the next."""
+        """[..., B] what the critics are to say of batches. Actor and targets hardly move from one to the next."""
         now, context = training.now, batches.context
         action, density = self.draws(noise, now.actor, batches.next_obs, context)
         told = actor_critic.careful(self.values(training.targets, batches.next_obs, action, context))
         soft = jnp.clip(told, now.least, now.most) - jnp.exp(training.log_alpha) * density
         return batches.reward + self.gamma * jnp.where(batches.terminated > 0, 0.0, soft)
+
+    def error(self, key: jax.Array, training: ActorCriticTraining, batch: StepBatch) -> jax.Array:
+        """[] root mean square error of the critics on a batch, in units of the value."""
+        noise = jax.random.normal(key, batch.action.shape)
+        target = self.targets(training, batch, noise)
+        said = self.values(training.now.critics, batch.obs, batch.action, batch.context)
+        return jnp.sqrt((((said - target[None]) / self.unit) ** 2).mean())
 
     def critic_step(
         self, training: ActorCriticTraining, batch: StepBatch, target: jax.Array
