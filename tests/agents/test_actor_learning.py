@@ -71,16 +71,16 @@ def test_imagination_counts_less_where_critics_err_more_on_it():
     """What it adds to the mean square error is then as much as with the errors on what happens."""
     real = jnp.float32(0.3)
     for times in (0.0, 0.5, 1.0):
-        assert float(trust(real, times * real)) == pytest.approx(1.0, rel=1e-5)
+        assert float(trust(real, times * real, 1.0)) == pytest.approx(1.0, rel=1e-5)
     for times in (1.5, 4.0, 20.0):
-        assert float(trust(real, times * real)) * times**2 == pytest.approx(1.0, rel=1e-5)
+        assert float(trust(real, times * real, 1.0)) * times**2 == pytest.approx(1.0, rel=1e-5)
 
 
 @pytest.mark.parametrize(("foretold", "full"), [(1.0, True), (30.0, False)])
 def test_where_imagined_rewards_contradict_each_other_little_is_imagined(foretold: float, full: bool):
     """Steps from one state earn 0 or 2 by chance, so critics of rewards alone err by 1 on what happens. Both networks
     foretell 1, or one of them `foretold`, by which critics then err much more."""
-    learning = ActorCriticLearning(SPEC, 0.0, 200, False, 0.5, NETWORK, particles=2)
+    learning = ActorCriticLearning(SPEC, 0.0, 200, False, 0.5, NETWORK, particles=2, imagined_error=1.0)
     told, task, none = model(), jnp.int32(0), np.zeros(6, bool)
     place, reward = np.zeros((6, 2), np.float32), np.array([0, 2] * 3, np.float32)
     rows = Transition(place, np.zeros((6, 1), np.float32), reward, place, none, none)

@@ -10,7 +10,7 @@ that a body can be in, where critics are no guide. On a walker the critics' erro
 draws than on real transitions, and no larger on means (results/notes/32).
 
 Imagined transitions help most when few have happened, and later keep the critics from what is better than the model.
-So their share of a batch falls with the number of real ones. It also falls where critics err much more on imagined
+So their share of a batch falls with the number of real ones. It can fall, too, where critics err more on imagined
 transitions than on real ones: what the model imagines then contradicts what happens (results/notes/36).
 
 Where tasks have a latent and the actor acts alone, actor and critics are told it: a transition comes with a draw of
@@ -42,7 +42,6 @@ EARLIER_SHARE = 0.5  # of a batch, where there is transfer: transitions of earli
 ROLLOUTS = 256  # for each imagining network
 LENGTH = 4  # steps of a rollout
 FADES = 40_000  # transitions that happened, from which on the imagined share is in inverse proportion to their number
-ERR_MORE = 1.0  # times that critics may err more on imagined transitions than on real ones before fewer are imagined
 TRUSTED_BY = 1024  # transitions of each to tell
 KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
 
@@ -62,12 +61,15 @@ class ActorCriticLearning:
         hidden: tuple[int, ...] = actor_critic.HIDDEN,
         alone: bool = True,
         context: int = 0,
+        imagined_error: float = 0.0,
     ) -> None:
         """`steps` on the critics after each iteration. `network` and `particles` are of the model that imagines.
 
+        `imagined_error`: times that critics may err more on what it imagines before less of it counts; 0: no bound.
+
         `alone`: the actor acts, and no plan does. `context`: numbers that say which task it is.
         """
-        self.context = context
+        self.context, self.imagined_error = context, imagined_error
         self.entropy = actor_critic_fit.ENTROPY_ALONE if alone else actor_critic_fit.ENTROPY_BESIDE_A_PLAN
         self.spec, self.gamma, self.steps, self.imagined_share = spec, gamma, steps, imagined_share
         self.network, self.particles, self.hidden = network, particles, hidden
@@ -108,9 +110,11 @@ class ActorCriticLearning:
         if model is not None and self.imagined_share:
             imagine_key, trust_key = jax.random.fold_in(key, 1), jax.random.fold_in(key, 2)
             made, counts = self.imagine(imagine_key, training.now.actor, units, memory, task, model, known)
-            learner = actor_critic_fit.Learner(units, self.box, self.gamma, self.entropy)
-            both = happening(trust_key, TRUSTED_BY), _drawn_from(made, counts, TRUSTED_BY)(trust_key)
-            share = share * trust(*(learner.error(trust_key, training, batch) for batch in both))
+            if self.imagined_error:
+                learner = actor_critic_fit.Learner(units, self.box, self.gamma, self.entropy)
+                both = happening(trust_key, TRUSTED_BY), _drawn_from(made, counts, TRUSTED_BY)(trust_key)
+                real, imagined = (learner.error(trust_key, training, each) for each in both)
+                share = share * trust(real, imagined, self.imagined_error)
             more = _drawn_from(made, counts, size)
 
             def draw(k: jax.Array) -> StepBatch:
@@ -180,12 +184,13 @@ class ActorCriticLearning:
         return jnp.sqrt(told.epistemic.mean(axis=-1))
 
 
-def trust(real: jax.Array, imagined: jax.Array) -> jax.Array:
+def trust(real: jax.Array, imagined: jax.Array, times: float) -> jax.Array:
     """[] factor on the imagined share, by the root mean square errors of critics on real and imagined transitions.
 
-    It bounds what imagined transitions add to the mean square error that is learned from.
+    It bounds what imagined transitions add to the mean square error that is learned from: errors up to `times` the
+    real ones count in full.
     """
-    return jnp.minimum(1.0, (ERR_MORE * real / jnp.maximum(imagined, 1e-9)) ** 2)
+    return jnp.minimum(1.0, (times * real / jnp.maximum(imagined, 1e-9)) ** 2)
 
 
 def _context(key: jax.Array, known: Latents | None, task: jax.Array | None) -> jax.Array | None:

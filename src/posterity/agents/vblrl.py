@@ -91,6 +91,7 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
             settings.planner.particles,
             alone=alone,
             context=settings.latent.size if alone else 0,
+            imagined_error=settings.policy.imagined_error,
         )
 
     # Algorithm 1 -------------------------------------------------------------------------------------------------

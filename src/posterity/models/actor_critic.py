@@ -55,6 +55,11 @@ class ActorCriticSettings(Settings):
     imagined_share: float = setting(
         0.0, "Share of a batch of the actor's that the model imagines, in short rollouts.", ge=0, lt=1
     )
+    imagined_error: float = setting(
+        0.0,
+        "Times that critics may err more on imagined transitions than on real ones before fewer count; 0: no limit.",
+        ge=0,
+    )
     noise: Noise = noise_setting()
     trial_iterations: int = trial_setting()
 
