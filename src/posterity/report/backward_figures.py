@@ -85,7 +85,7 @@ def _empty(looks: Sequence[Named]) -> tuple[Figure, Axes]:
 
 def _abreast(looks: Sequence[Named]) -> int:
     """How many labels fit beside each other."""
-    return max(1, min(3, 48 // max(len(each.label) for each in looks)))
+    return max(1, min(3, 40 // max(len(each.label) for each in looks)))
 
 
 def _tasks(runs: Sequence[Run], view: View) -> int:
