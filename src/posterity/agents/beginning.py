@@ -43,9 +43,9 @@ class Beginning:
         programs: Programs,
         inference: TaskInference | None,
         rewards: RewardLearning | None,
-        inherits: bool,
+        trials: Trials,
     ) -> None:
-        self.trials = Trials(settings.policy.trial_iterations if inherits else 0)
+        self.trials = trials
         self.spec, self.settings, self.budget = spec, settings, budget
         self.programs, self.inference, self.rewards, self.guards = programs, inference, rewards, Guards()
 

@@ -9,6 +9,7 @@ from posterity.agents.base import Keys
 from posterity.agents.inference import TaskInference
 from posterity.agents.programs import Programs
 from posterity.agents.training import VblrlSettings, Who
+from posterity.agents.trial import Trials
 from posterity.agents.vblrl_state import Variant, VblrlState
 from posterity.models.dynamics import DynamicsModel
 from posterity.models.elbo import Learning
@@ -28,9 +29,10 @@ class Fitting:
         budget: Budget,
         programs: Programs,
         inference: TaskInference | None,
+        trials: Trials,
     ) -> None:
         self.variant, self.settings, self.budget = variant, settings, budget
-        self.programs, self.inference = programs, inference
+        self.programs, self.inference, self.trials = programs, inference, trials
 
     def inherit(self, state: VblrlState) -> VblrlState:
         """The task posterior begins as the world's, which is its prior; in the first task that is no belief yet."""
@@ -69,8 +71,7 @@ class Fitting:
             since = 0 if state.trial is None else state.trial.since
             actor, told = self.programs.fit_actor(keys, state.actor, *data, model, known, since)
             state, facts = state._replace(actor=actor), facts | told._asdict()
-            tried = state.task_number > 0 and state.iteration < self.settings.policy.trial_iterations
-            if state.trial is not None and tried:
+            if state.trial is not None and self.trials.under_way(state.task_number, state.iteration):
                 own = [key.fold("fresh") for key in keys], state.trial.fresh, *data, model, known, state.task_number
                 state = state._replace(trial=state.trial._replace(fresh=self.programs.fit_actor(*own)[0]))
         if state.termination is not None:

@@ -39,6 +39,7 @@ from posterity.agents.planner import PlannedPolicy, Planner
 from posterity.agents.programs import Programs
 from posterity.agents.reward_learning import reward_learning
 from posterity.agents.training import Training, VblrlSettings, Who
+from posterity.agents.trial import Trials
 from posterity.agents.vblrl_state import VARIANTS, VblrlSnapshot, VblrlState
 from posterity.errors import UserError
 from posterity.models.confidence import BACK_VARIANTS
@@ -70,10 +71,10 @@ class Vblrl(Agent[VblrlState, VblrlSnapshot]):
         self.rewards = reward_learning(spec, settings, self.variant)
         self.training = Training(spec, settings, self.variant.inherits)
         self.programs = Programs(self.training, self._actor_learning(), budget.tasks if self.inference else 0)
-        self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference)
+        self.trials = Trials(settings.policy.trial_iterations if self.variant.inherits else 0)
+        self.fitting = Fitting(self.variant, settings, budget, self.programs, self.inference, self.trials)
         parts = self.programs, self.inference, self.rewards
-        self.beginning = Beginning(spec, settings, budget, *parts, self.variant.inherits)
-        self.trials = self.beginning.trials
+        self.beginning = Beginning(spec, settings, budget, *parts, self.trials)
         self.evaluation = Evaluation(settings, self.variant, self.planner, self.inference, self.rewards)
         self.actor = HostActor(spec, settings.policy.noise)
 
