@@ -41,7 +41,11 @@ def told() -> None:
         )
         known = Latents(jnp.eye(count), jnp.full((count, count), -30.0))
         self.fresh = lanes.compiled(learning.init)
-        self.fit = lanes.compiled(lambda *given: learning.fit(*given, known=known))
+        self.fit = lanes.compiled(
+            lambda key, training, units, memory, task, since: learning.fit(
+                key, training, units, memory, task, known=known, since=since
+            )
+        )
 
     def act(self: Any, keys: Sequence[Key], state: Any, obs: HostArray, first: Any) -> Any:
         if self._explores(state):

@@ -42,7 +42,7 @@ EARLIER_SHARE = 0.5  # of a batch, where there is transfer: transitions of earli
 ROLLOUTS = 256  # for each imagining network
 LENGTH = 4  # steps of a rollout
 FADES = 40_000  # transitions that happened, from which on the imagined share is in inverse proportion to their number
-TRUSTED_BY = 1024  # transitions of each to tell
+TRUSTED_BY = 1024  # transitions, real and imagined, on which the critics' errors are compared
 KNOWN = 0.95  # share of the task's transitions on which networks disagree by less than what ends a rollout
 
 

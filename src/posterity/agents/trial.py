@@ -1,8 +1,8 @@
 """Whether what an actor inherits helps in a new task: it takes turns with a fresh one, and goes on if it is better.
 
 Where tasks are of several kinds, an actor that has learned one kind may keep itself from what the next one asks for: an
-arm that has learned to reach goes straight to the goal, and never finds that an object has to be pushed there. Whether
-it does cannot be told in advance, so it is tried. In the first iterations of a task the inherited actor acts in every
+arm that has learned to reach may go straight to the goal, and never find that an object has to be pushed there. That
+cannot be told in advance, so it is tried. In the first iterations of a task the inherited actor acts in every
 other one and a fresh actor, with critics of its own, in those between. Both learn from all steps of the task, the
 inherited one from earlier tasks too. Then one of them goes on, and later tasks inherit from it: the inherited one if
 it has earned more by at least one standard error, or else the fresh one, which has not learned anything wrong yet.
